@@ -13,6 +13,7 @@
 
 mod ahead;
 mod checks;
+mod claims_at_gate;
 #[cfg(feature = "postgres")]
 mod completion;
 mod costs;

@@ -9,6 +9,7 @@ use diesel::deserialize::{self, FromSql};
 use diesel::prelude::*;
 use diesel::row::NamedRow;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text, Timestamp};
+use std::sync::Arc;
 
 /// A claim and the process that must hold it for the claim to be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,16 @@ pub(crate) enum ClaimQueues {
 pub(crate) struct NextJobs {
     pub(crate) queues: ClaimQueues,
     pub(crate) classes: Vec<String>,
+}
+
+/// The claims of a process that promotes blocked jobs: of those that pass their gates, it starts the first at once.
+#[derive(Debug)]
+pub(crate) struct ClaimsAtGate {
+    pub(crate) process_id: i64,
+    pub(crate) next: Arc<NextJobs>,
+    pub(crate) most: usize,
+    /// True if these are more than threads are free.
+    pub(crate) is_ahead: bool,
 }
 
 /// The rule for ready jobs of the same priority when a slot could be passed on.
@@ -242,8 +253,8 @@ pub(crate) struct Claimed {
     pub(crate) priority: i32,
     pub(crate) attempts: i32,
     pub(crate) at_most_once: bool,
-    /// True if it has passed a line: for a share, or for rates.
-    pub(crate) has_line: bool,
+    /// True if it has a rate.
+    pub(crate) has_rate: bool,
     /// True if it uses a share of its queue.
     pub(crate) has_share: bool,
     pub(crate) created_at: NaiveDateTime,
@@ -289,7 +300,7 @@ impl ClaimedRow<'_> {
             "j.concurrency_key IS NOT NULL",
             "j.last_claim_id IS NOT NULL OR j.crash_count > 0",
             "j.has_dependents",
-            "j.gate IS NOT NULL",
+            "j.rates IS NOT NULL",
             HAS_SHARE,
         ];
         let flags = flags.iter().enumerate();
@@ -334,7 +345,7 @@ where
             is_limited: is(4),
             has_run: is(5),
             has_dependents: is(6),
-            has_line: is(7),
+            has_rate: is(7),
             has_share: is(8),
             waited: row.get_value::<Nullable<Double>, SecondsBetween, _>(3)?.0,
             created_at: row.get_value::<Timestamp, FirstTime, _>(4)?.0,

@@ -250,6 +250,9 @@ fn has_limit() -> String {
 
 /// Deletes the blocked executions of jobs.
 pub(crate) fn delete(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
     let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1}";
     Statement::new(text).bind(id_list(jobs)).execute(conn)
 }

@@ -12,7 +12,8 @@ use crate::db::table::semaphores::{
     self, AT_ONCE, DOES_NOT_WAIT, FreeSlots, NEVER_EXPIRES, held_up_to, limit_of, slot_list,
 };
 use crate::db::table::wanted_keys::{self, ConcurrencyKey, Requests};
-use crate::db::table::{rates, shares};
+use crate::db::table::{rates, ready, shares};
+use crate::db::transition::claim::passed::claim_passed;
 use crate::db::transition::flows::leave::end_unstarted;
 use crate::db::transition::gate::{self, GateWatch, WantedGates};
 use crate::db::transition::{flows, signal};
@@ -74,6 +75,8 @@ fn promote_accepted(
             Err(_) if watch.wants_clock() && !conn.is_in_transaction() => {
                 watch.read_clock(conn)?;
             }
+            // It may be a claim that is refused: its job becomes ready, and holds up no other.
+            Err(error) if is_refused(conn, &error) && watch.claims.take().is_some() => {}
             Err(error) if is_refused(conn, &error) && size <= 1 => {
                 let promoted = put_off(conn, after, taken, watch)?;
                 return Ok(Promoted {
@@ -82,7 +85,7 @@ fn promote_accepted(
                 });
             }
             Err(error) if is_refused(conn, &error) => size = size.min(taken).max(2) / 2,
-            done => return done,
+            done => return done.inspect(|done| watch.note_claimed(done.claimed.len())),
         }
     }
 }
@@ -95,17 +98,14 @@ fn put_off(
     watch: &mut GateWatch,
 ) -> QueryResult<Promoted> {
     let queues = watch.queues(conn, PUT_OFF)?;
-    if !queues.is_empty() {
-        let promoted = one_by_one(conn, &queues, watch)?;
-        if watch.has_refused(&queues) {
-            return Ok(promoted);
-        }
+    let mut promoted = one_by_one(conn, &queues, watch)?;
+    if watch.has_refused(&queues) {
+        return Ok(promoted);
     }
     if !watch.is_due {
         wanted_keys::postpone(conn, after)?;
-        return Ok(Promoted::default());
+        return Ok(promoted);
     }
-    let mut promoted = Promoted::default();
     if taken > 0 {
         // One of both: if the request is accepted alone, it is the rate.
         watch.is_due = false;
@@ -114,9 +114,9 @@ fn put_off(
         match alone {
             Err(error) if is_refused(conn, &error) => {
                 wanted_keys::postpone(conn, after)?;
-                return Ok(Promoted::default());
+                return Ok(promoted);
             }
-            done => promoted = done?,
+            done => add(&mut promoted, done?, watch),
         }
     }
     rates::postpone(conn)?;
@@ -147,10 +147,16 @@ fn one_by_one(
                 let _ = shares::postpone(conn, queue);
             }
             Err(_) if watch.wants_clock() => {}
-            done => promoted.extend(done?),
+            done => add(&mut promoted, done?, watch),
         }
     }
     Ok(promoted)
+}
+
+/// Adds what a promotion has done that is committed.
+fn add(promoted: &mut Promoted, done: Promoted, watch: &mut GateWatch) {
+    watch.note_claimed(done.claimed.len());
+    promoted.extend(done);
 }
 
 /// Returns whether single requests may have caused an error. One ends a transaction of the caller.
@@ -236,10 +242,19 @@ fn pass_gates(
             ..Promoted::default()
         });
     };
-    make_ready(conn, &passed.ready)?;
+    let (mut ready, mut claimed) = (passed.ready, Vec::new());
+    if let Some(by) = &watch.claims {
+        claimed = claim_passed(conn, &ready, by)?;
+        let started: Vec<i64> = claimed.iter().map(|job| job.job_id).collect();
+        blocked::delete(conn, &started)?;
+        let started = BTreeSet::from_iter(started);
+        ready.retain(|job| !started.contains(job));
+    }
+    make_ready(conn, &ready)?;
     Ok(Promoted {
         discarded: discard_jobs(conn, &passed.full)?,
-        ready: passed.ready,
+        ready,
+        claimed,
         left_over: passed.left_over,
         has_rest: passed.has_rest,
         followed: passed.followed,
@@ -287,7 +302,7 @@ fn make_ready(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
         return Ok(());
     }
     blocked::delete(conn, jobs)?;
-    crate::db::table::ready::insert_ready(conn, jobs)
+    ready::insert_ready(conn, jobs)
 }
 
 /// A blocked job that a free slot of its key may go to.

@@ -1,5 +1,6 @@
 //! The result of a promotion.
 
+use crate::db::model::claim::Claimed;
 use crate::db::table::jobs::EndedJob;
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use std::time::Duration;
 pub(crate) struct Promoted {
     /// Jobs that are ready now.
     pub(crate) ready: Vec<i64>,
+    /// Jobs that the process has claimed at once, as [`ClaimsAtGate`](crate::db::model::claim::ClaimsAtGate) says.
+    pub(crate) claimed: Vec<Claimed>,
     /// Jobs that found no slot and do not wait, or are not wanted after what they waited for has ended.
     pub(crate) discarded: Vec<Discarded>,
     /// The number of jobs that waited for a job or a batch that has ended now, or wait no longer.
@@ -54,12 +57,13 @@ impl Promoted {
     }
 
     pub(crate) fn has_moved(&self) -> bool {
-        !self.ready.is_empty() || !self.discarded.is_empty()
+        !self.ready.is_empty() || !self.claimed.is_empty() || !self.discarded.is_empty()
     }
 
     /// Adds what the next promotion has done.
     pub(crate) fn extend(&mut self, next: Promoted) {
         self.ready.extend(next.ready);
+        self.claimed.extend(next.claimed);
         self.discarded.extend(next.discarded);
         self.open_batches.extend(next.open_batches);
         self.followed += next.followed;

@@ -1,7 +1,7 @@
 //! The database connection of a loop, which is opened again when it breaks.
 
 use crate::clock::{self, RetryDelay};
-use crate::db::model::claim::Claimed;
+use crate::db::model::claim::{Claimed, ClaimsAtGate};
 use crate::db::model::history::tally::CountedEnd;
 use crate::db::table::history::deltas;
 use crate::db::table::{rates, shares, wanted_keys};
@@ -291,22 +291,29 @@ impl Session {
         self.promote_until(|_| false)
     }
 
-    /// Does the same until jobs are ready that this process may claim: it does so before it goes on. It can start `demand` jobs
-    /// at once.
-    pub(crate) fn promote_to_claim(&mut self, demand: usize) -> bool {
-        self.gates.demand = demand;
-        let is_progress = self.promote_until(|promoted| !promoted.ready.is_empty());
-        self.gates.demand = 0;
-        is_progress
+    /// Does the same until jobs are ready that this process may claim: it does so before it goes on. Returns as well which of
+    /// them it has claimed at once.
+    pub(crate) fn promote_to_claim(
+        &mut self,
+        claims: Option<ClaimsAtGate>,
+    ) -> (bool, Vec<Claimed>) {
+        self.gates.claims = claims;
+        let mut claimed = Vec::new();
+        let is_progress = self.promote_until(|promoted| {
+            claimed.append(&mut promoted.claimed);
+            !promoted.ready.is_empty() || !claimed.is_empty()
+        });
+        self.gates.claims = None;
+        (is_progress, claimed)
     }
 
-    fn promote_until(&mut self, is_enough: impl Fn(&Promoted) -> bool) -> bool {
+    fn promote_until(&mut self, mut is_enough: impl FnMut(&mut Promoted) -> bool) -> bool {
         let mut is_progress = false;
         for _ in 0..MOST_FOLLOWED {
             let requests = self.requests;
-            let promoted = self.promote_once();
+            let mut promoted = self.promote_once();
             is_progress |= promoted.is_progress(requests);
-            if !promoted.goes_on() || is_enough(&promoted) {
+            if is_enough(&mut promoted) || !promoted.goes_on() {
                 break;
             }
         }

@@ -21,7 +21,7 @@ use crate::process::worker::completion::{self, CompletedRun, PendingCompletion, 
 use crate::process::worker::in_flight::{InFlight, Occupancy, ReservedThread};
 use crate::process::worker::ranked::RankedReceiver;
 use crossbeam_channel::Sender;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -282,8 +282,8 @@ pub(crate) struct Prefetch {
     paused_until: AtomicU64,
     /// The usual time of a claim, in nanoseconds.
     claiming: AtomicU64,
-    /// True if jobs that run at most once are among the last that were claimed.
-    is_cautious: AtomicBool,
+    /// The number of an [`AheadOf`].
+    ahead_of: AtomicU8,
 }
 
 /// Until something is measured, jobs count as long.
@@ -307,11 +307,45 @@ const SHORT: Duration = Duration::from_micros(50);
 /// Larger claims are not cheaper.
 const MOST: usize = 1_000;
 
-/// The same as [`WINDOW`] and [`MOST`] while jobs that run at most once, or have a rate, are claimed. These are marked as
-/// started by their claim: all that run at most once fail if the process dies then.
+/// The same as [`WINDOW`] while jobs that run at most once, or have passed a line, are claimed. These are marked as started by
+/// their claim.
 const BRIEF: Duration = Duration::from_millis(2);
 
-const FEW: usize = 100;
+/// The same while jobs of tenants are claimed that are shorter than [`VERY_SHORT`]. Longer ones would make another tenant wait for
+/// many of them.
+const BRIEF_FOR_SHORT: Duration = Duration::from_millis(8);
+const VERY_SHORT: Duration = Duration::from_micros(250);
+
+/// The same as [`MOST`]: all that run at most once fail if the process dies, and a rate counts starts a little early.
+const FEW_ONCE: usize = 100;
+const FEW_OF_RATES: usize = 500;
+
+/// The jobs among the last that were claimed of which the fewest may be claimed ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+enum AheadOf {
+    AnyJobs,
+    Shares,
+    Rates,
+    AtMostOnce,
+}
+
+impl AheadOf {
+    fn job(job: &Claimed) -> Self {
+        match job {
+            job if job.at_most_once => AheadOf::AtMostOnce,
+            job if job.has_rate => AheadOf::Rates,
+            job if job.has_share => AheadOf::Shares,
+            _ => AheadOf::AnyJobs,
+        }
+    }
+
+    fn of_number(number: u8) -> Self {
+        let all = [AheadOf::AnyJobs, AheadOf::Shares, AheadOf::Rates];
+        let found = all.into_iter().find(|one| *one as u8 == number);
+        found.unwrap_or(AheadOf::AtMostOnce)
+    }
+}
 
 /// Claims that no thread has started after this long are released.
 pub(crate) const TOO_LONG: Duration = Duration::from_millis(50);
@@ -322,7 +356,7 @@ impl Default for Prefetch {
             guess: AtomicU64::new(nanos(UNKNOWN)),
             paused_until: AtomicU64::new(0),
             claiming: AtomicU64::new(0),
-            is_cautious: AtomicBool::new(false),
+            ahead_of: AtomicU8::new(AheadOf::AnyJobs as u8),
         }
     }
 }
@@ -366,15 +400,18 @@ impl Prefetch {
 
     /// Notes what was claimed.
     pub(crate) fn note_claimed(&self, jobs: &[Arc<Claimed>]) {
-        if !jobs.is_empty() {
-            let is_cautious = jobs.iter().any(|job| job.at_most_once || job.has_line);
-            self.is_cautious.store(is_cautious, Ordering::Relaxed);
+        if let Some(of) = jobs.iter().map(|job| AheadOf::job(job)).max() {
+            self.ahead_of.store(of as u8, Ordering::Relaxed);
         }
+    }
+
+    fn ahead_of(&self) -> AheadOf {
+        AheadOf::of_number(self.ahead_of.load(Ordering::Relaxed))
     }
 
     /// Returns whether so few are claimed ahead that those which run at most once, or have a rate, may be among them.
     pub(crate) fn is_cautious(&self) -> bool {
-        self.is_cautious.load(Ordering::Relaxed)
+        self.ahead_of() > AheadOf::AnyJobs
     }
 
     /// Returns whether jobs take less time than waking a thread.
@@ -398,11 +435,13 @@ impl Prefetch {
 
     /// Returns how many jobs the threads start within a time.
     fn within(&self, time: Duration, threads: usize) -> usize {
-        let (time, most) = match self.is_cautious() {
-            true => (time.min(BRIEF), FEW),
-            false => (time, MOST),
-        };
         let guess = self.guess.load(Ordering::Relaxed).max(1);
+        let (time, most) = match self.ahead_of() {
+            AheadOf::AnyJobs => (time, MOST),
+            AheadOf::Shares if guess < nanos(VERY_SHORT) => (time.min(BRIEF_FOR_SHORT), MOST),
+            AheadOf::Shares | AheadOf::Rates => (time.min(BRIEF), FEW_OF_RATES),
+            AheadOf::AtMostOnce => (time.min(BRIEF), FEW_ONCE),
+        };
         let jobs = nanos(time).saturating_mul(threads as u64) / guess;
         usize::try_from(jobs).unwrap_or(most).min(most)
     }

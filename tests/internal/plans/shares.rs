@@ -1,14 +1,18 @@
 //! Everything about shares of a queue's threads.
 
 use crate::db::conn::connection::Conn;
+use crate::db::model::claim::{ClaimQueues, ClaimsAtGate, NextJobs};
 use crate::db::model::new_row::NewRow;
 use crate::db::plans::{Work, run};
 use crate::db::table::shares;
+use crate::db::table::wanted_keys::BEGINNING;
+use crate::db::transition::gate::GateWatch;
 use crate::db::transition::{enqueue, promote};
 use diesel::QueryResult;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-pub(crate) const SHARES: [(&str, Work); 2] = [
+pub(crate) const SHARES: [(&str, Work); 3] = [
     ("let tenants take turns", |conn, _| {
         // The first job is ready before the queue is shared.
         enqueue::insert_job(conn, &of_tenant("early"))?;
@@ -38,6 +42,23 @@ pub(crate) const SHARES: [(&str, Work); 2] = [
         assert!(shares::begin_end(conn, "fair")?);
         promote_all(conn)?;
         shares::requeue(conn, &jobs, "other")
+    }),
+    ("claim what passes its gates", |conn, rows| {
+        assert!(shares::begin(conn, "fair", false)?);
+        enqueue::insert_job(conn, &of_tenant("acme"))?;
+        let mut watch = GateWatch::of_test();
+        watch.claims = Some(ClaimsAtGate {
+            process_id: rows.process,
+            next: Arc::new(NextJobs {
+                queues: ClaimQueues::Named(vec!["fair".to_owned()]),
+                classes: vec![of_tenant("acme").class_name],
+            }),
+            most: 10,
+            is_ahead: false,
+        });
+        let promoted = promote::promote_after(conn, BEGINNING, 10, &mut watch)?;
+        assert_eq!(promoted.claimed.len(), 1);
+        Ok(())
     }),
     ("count what tenants have used", |conn, _| {
         let key = ("fair".to_owned(), 0, "acme".to_owned());

@@ -2,13 +2,12 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::Dialect;
-use crate::db::conn::statement::Statement;
+use crate::db::conn::statement::{InputRows, Param, Statement};
 use crate::db::model::new_row::IN_ORDER;
 use crate::db::model::rate::NewRate;
 use crate::db::table::rates::{STEPS, bind_texts, is_one_of, micros_now, of_column};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
-use serde::Serialize;
 use std::time::Duration;
 
 /// The kind of a gate.
@@ -210,7 +209,7 @@ struct SweptLine {
 }
 
 /// A line that waits, and its place.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub(crate) struct WaitingLine<'l> {
     pub(crate) line: &'l str,
     /// The kind and the key of the gate at which it waits.
@@ -227,8 +226,7 @@ pub(crate) struct WaitingLine<'l> {
 }
 
 /// The place of a line among others of the same priority.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineTurn {
     /// That of its first job.
     Age,
@@ -238,6 +236,30 @@ pub(crate) enum LineTurn {
     Served,
 }
 
+impl LineTurn {
+    fn column(self) -> &'static str {
+        match self {
+            LineTurn::Age => "age",
+            LineTurn::Kept => "kept",
+            LineTurn::Served => "served",
+        }
+    }
+}
+
+impl<'l> WaitingLine<'l> {
+    fn columns(&self) -> [Param<'l>; 7] {
+        [
+            self.line.into(),
+            self.kind.into(),
+            self.key.into(),
+            Param::Integer(self.priority),
+            self.pass.into(),
+            Param::BigInt(self.job),
+            self.turn.column().into(),
+        ]
+    }
+}
+
 /// Notes at which gates lines wait.
 pub(crate) fn place_lines(conn: &mut Conn<'_>, lines: &[WaitingLine<'_>]) -> QueryResult<()> {
     if lines.is_empty() {
@@ -245,25 +267,31 @@ pub(crate) fn place_lines(conn: &mut Conn<'_>, lines: &[WaitingLine<'_>]) -> Que
     }
     let first = |column: &str| {
         format!(
-            "(SELECT b.{column} FROM solid_queue_blocked_executions b WHERE b.gate = value ->> 'line' \
+            "(SELECT b.{column} FROM solid_queue_blocked_executions b WHERE b.gate = input.line \
              ORDER BY b.priority, b.job_id LIMIT 1), 0)"
         )
     };
+    let input = InputRows {
+        names: ["line", "kind", "key", "priority", "pass", "job", "turn"],
+        rows: lines.iter().map(WaitingLine::columns).collect(),
+    };
+    let dialect = conn.dialect();
     let text = format!(
         "INSERT INTO windlass_lines (line, gate_kind, gate_key, priority, pass, job_id) \
-         SELECT value ->> 'line', value ->> 'kind', value ->> 'key', coalesce(CAST(value ->> 'priority' AS integer), {}, \
-           CAST(value ->> 'pass' AS bigint), CASE value ->> 'turn' WHEN 'served' THEN (SELECT max(id) FROM solid_queue_jobs) \
-             WHEN 'kept' THEN coalesce((SELECT l.job_id FROM windlass_lines l WHERE l.line = value ->> 'line'), \
-               CAST(value ->> 'job' AS bigint), {} \
-             ELSE coalesce(CAST(value ->> 'job' AS bigint), {} END \
-         FROM {{rows $1}} WHERE true ON CONFLICT (line) DO UPDATE SET gate_kind = excluded.gate_kind, gate_key = excluded.gate_key, \
+         SELECT input.line, input.kind, input.key, coalesce(input.priority, {}, input.pass, \
+           CASE input.turn WHEN 'served' THEN (SELECT max(id) FROM solid_queue_jobs) \
+             WHEN 'kept' THEN coalesce((SELECT l.job_id FROM windlass_lines l WHERE l.line = input.line), input.job, {} \
+             ELSE coalesce(input.job, {} END \
+         FROM {} WHERE true ON CONFLICT (line) DO UPDATE SET gate_kind = excluded.gate_kind, gate_key = excluded.gate_key, \
          priority = excluded.priority, pass = excluded.pass, job_id = excluded.job_id",
         first("priority"),
         first("job_id"),
         first("job_id"),
+        input.item(dialect),
     );
-    let rows = serde_json::to_string(lines).unwrap_or_default();
-    Statement::new(text).bind(rows).execute(conn)
+    Statement::new(text)
+        .bind_all(input.params(dialect))
+        .execute(conn)
 }
 
 /// Forgets lines in which no job waits.

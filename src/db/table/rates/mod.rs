@@ -17,7 +17,7 @@ pub use troubles::{NeverMet, RateGroup, closed_longer_than, groups, never_met};
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Execution, id_list, job_ids, micros};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::statement::{InputRows, Param, Statement};
 use crate::db::model::rate::{NewRate, PromisedJobs, RateBucket, RatePace};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Nullable, Text};
@@ -193,35 +193,69 @@ fn read_free(conn: &mut Conn<'_>, keys: &BTreeSet<String>) -> QueryResult<Vec<Ra
 }
 
 /// A key as it is to be stored.
-pub(crate) type StoredRate<'r> = (
-    &'r str,
-    i64,
-    i64,
-    i64,
-    i64,
-    i64,
-    Option<i64>,
-    bool,
-    Option<String>,
-);
+#[derive(Debug)]
+pub(crate) struct StoredRate<'r> {
+    pub(crate) key: &'r str,
+    pub(crate) bucket: RateBucket,
+    pub(crate) due_at: Option<i64>,
+    pub(crate) has_waiting: bool,
+    pub(crate) promised: Option<String>,
+}
+
+const RATE_COLUMNS: [&str; 9] = [
+    "rate_key",
+    "number",
+    "period",
+    "burst",
+    "level",
+    "counted_at",
+    "due_at",
+    "has_waiting",
+    "promised",
+];
+
+impl StoredRate<'_> {
+    fn columns(&self) -> [Param<'_>; RATE_COLUMNS.len()] {
+        let RatePace {
+            number,
+            period,
+            burst,
+        } = self.bucket.pace;
+        [
+            self.key.into(),
+            number.into(),
+            period.into(),
+            burst.into(),
+            self.bucket.level.into(),
+            self.bucket.counted_at.into(),
+            Param::BigInt(self.due_at),
+            self.has_waiting.into(),
+            self.promised.clone().into(),
+        ]
+    }
+}
 
 /// Stores the tokens of keys, which the caller has locked. A row that is there keeps the time until which it is closed.
 pub(crate) fn store(conn: &mut Conn<'_>, rows: &[StoredRate<'_>]) -> QueryResult<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    let number = |part: usize| format!("CAST(value ->> {part} AS bigint)");
-    let numbers: Vec<String> = (1..7).map(number).collect();
+    let input = InputRows {
+        names: RATE_COLUMNS,
+        rows: rows.iter().map(StoredRate::columns).collect(),
+    };
+    let dialect = conn.dialect();
     let text = format!(
-        "INSERT INTO windlass_rates (rate_key, number, period, burst, level, counted_at, due_at, has_waiting, promised) \
-         SELECT value ->> 0, {}, CAST(value ->> 7 AS text) IN ('true', '1'), value ->> 8 FROM {{rows $1}} WHERE true \
+        "INSERT INTO windlass_rates ({}) SELECT input.* FROM {} WHERE true \
          ON CONFLICT (rate_key) DO UPDATE SET number = excluded.number, period = excluded.period, burst = excluded.burst, \
          level = excluded.level, counted_at = excluded.counted_at, due_at = excluded.due_at, \
          has_waiting = excluded.has_waiting, promised = excluded.promised",
-        numbers.join(", ")
+        RATE_COLUMNS.join(", "),
+        input.item(dialect),
     );
-    let rows = serde_json::to_string(rows).unwrap_or_default();
-    Statement::new(text).bind(rows).execute(conn)
+    Statement::new(text)
+        .bind_all(input.params(dialect))
+        .execute(conn)
 }
 
 /// Closes a key for so long, by the database's clock: nothing that has it starts before. A key that was never used has this

@@ -11,7 +11,7 @@ pub(crate) use status::{list_queues, list_tenants};
 
 use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, id_list};
-use crate::db::conn::statement::Statement;
+use crate::db::conn::statement::{InputRows, Param, Statement};
 use crate::db::model::gate_line::ShareOf;
 use crate::db::table::rates::{REFUSED, STEPS, bind_texts, is_one_of, micros_now};
 use diesel::prelude::*;
@@ -268,26 +268,36 @@ pub(crate) fn used(conn: &mut Conn<'_>, keys: &BTreeSet<&ShareKey>) -> QueryResu
     // Scalar subqueries, each one look at an index: without the sum, the planner might read a whole priority.
     let share = |column: &str| {
         format!(
-            "(SELECT s.{column} FROM windlass_shares s WHERE s.queue_name = w.queue_name AND s.tenant = w.tenant \
-             AND s.priority + 0 = w.priority) AS {column}"
+            "(SELECT s.{column} FROM windlass_shares s WHERE s.queue_name = input.queue_name AND s.tenant = input.tenant \
+             AND s.priority + 0 = input.priority) AS {column}"
         )
     };
-    let text = format!(
-        "SELECT w.queue_name, w.priority, w.tenant, {}, {}, \
-           (SELECT t.weight FROM windlass_tenants t WHERE t.queue_name = w.queue_name AND t.tenant = w.tenant) AS weight, \
-           (SELECT l.pass FROM windlass_lines l WHERE l.line = w.line AND l.gate_kind || '' = 'share' \
-             AND l.priority + 0 = w.priority) AS noted \
-         FROM (SELECT value ->> 0 AS queue_name, CAST(value ->> 1 AS integer) AS priority, value ->> 2 AS tenant, value ->> 3 AS line \
-           FROM {{rows $1}}) AS w",
-        share("pass"),
-        share("mean"),
-    );
     let keys = keys.iter().map(|(queue, priority, tenant)| {
         let line = ShareOf::line(queue, tenant);
-        (queue, priority, tenant, line)
+        [
+            (&**queue).into(),
+            Param::Integer(Some(*priority)),
+            (&**tenant).into(),
+            line.into(),
+        ]
     });
-    let keys = serde_json::to_string(&keys.collect::<Vec<_>>()).unwrap_or_default();
-    Statement::new(text).bind(keys).load(conn)
+    let input = InputRows {
+        names: ["queue_name", "priority", "tenant", "line"],
+        rows: keys.collect(),
+    };
+    let dialect = conn.dialect();
+    let text = format!(
+        "SELECT input.queue_name, input.priority, input.tenant, {}, {}, \
+           (SELECT t.weight FROM windlass_tenants t WHERE t.queue_name = input.queue_name AND t.tenant = input.tenant) AS weight, \
+           (SELECT l.pass FROM windlass_lines l WHERE l.line = input.line AND l.gate_kind || '' = 'share' \
+             AND l.priority + 0 = input.priority) AS noted FROM {}",
+        share("pass"),
+        share("mean"),
+        input.item(dialect),
+    );
+    Statement::new(text)
+        .bind_all(input.params(dialect))
+        .load(conn)
 }
 
 #[derive(QueryableByName)]
@@ -353,11 +363,37 @@ pub(crate) fn store(conn: &mut Conn<'_>, rows: &[StoredShare<'_>]) -> QueryResul
     if rows.is_empty() {
         return Ok(());
     }
-    let text = "INSERT INTO windlass_shares (queue_name, priority, tenant, pass, mean) \
-         SELECT value ->> 0, CAST(value ->> 1 AS integer), value ->> 2, CAST(value ->> 3 AS bigint), CAST(value ->> 4 AS bigint) \
-         FROM {rows $1} WHERE true ON CONFLICT (queue_name, priority, tenant) DO UPDATE SET pass = excluded.pass, mean = excluded.mean";
-    let rows = serde_json::to_string(rows).unwrap_or_default();
-    Statement::new(text).bind(rows).execute(conn)
+    let dialect = conn.dialect();
+    let rows = rows
+        .iter()
+        .map(|(queue, priority, tenant, pass, mean)| {
+            let numbers = (
+                Param::Integer(Some(*priority)),
+                (*pass).into(),
+                (*mean).into(),
+            );
+            [
+                (*queue).into(),
+                numbers.0,
+                (*tenant).into(),
+                numbers.1,
+                numbers.2,
+            ]
+        })
+        .collect();
+    let input = InputRows {
+        names: ["queue_name", "priority", "tenant", "pass", "mean"],
+        rows,
+    };
+    let text = format!(
+        "INSERT INTO windlass_shares (queue_name, priority, tenant, pass, mean) \
+         SELECT input.queue_name, input.priority, input.tenant, input.pass, input.mean FROM {} WHERE true \
+         ON CONFLICT (queue_name, priority, tenant) DO UPDATE SET pass = excluded.pass, mean = excluded.mean",
+        input.item(dialect)
+    );
+    Statement::new(text)
+        .bind_all(input.params(dialect))
+        .execute(conn)
 }
 
 /// The most shares that are forgotten at once.

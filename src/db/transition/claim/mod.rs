@@ -1,6 +1,7 @@
 //! Claims ready executions.
 
 pub(crate) mod next;
+pub(crate) mod passed;
 pub(crate) mod postgres;
 mod sqlite;
 mod sqlite_paused;

@@ -63,7 +63,7 @@ impl ShareGate {
         let is_held_back = is_held_back(&mut promised, unstarted);
         let (ready, elapsed) = (count(&promised), now.saturating_sub(row.looked_at));
         let places = share::places(row.places, started, elapsed);
-        let most = places.max(demand.min(MOST_PLACES));
+        let most = most_ready(places, demand);
         let moved_at = match started > 0 || ready == 0 || row.moved_at > now {
             true => now,
             false => row.moved_at,
@@ -156,6 +156,15 @@ impl ShareGate {
         self.room = self.row.places;
         self.moved_at = now;
         Ok(())
+    }
+}
+
+/// Returns how many jobs may be ready. Beside those that this process starts at once, one is for others, which then promote for
+/// themselves.
+fn most_ready(places: i64, demand: i64) -> i64 {
+    match demand {
+        0 => places,
+        _ => places.max(demand.saturating_add(1).min(MOST_PLACES)),
     }
 }
 

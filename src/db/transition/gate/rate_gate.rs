@@ -210,22 +210,13 @@ impl RateGate {
             true => (self.due_at, self.has_waiting),
             false => self.next_look(now),
         };
-        let RateBucket {
-            pace,
-            level,
-            counted_at,
-        } = self.bucket;
-        Some((
+        Some(StoredRate {
             key,
-            pace.number,
-            pace.period,
-            pace.burst,
-            level,
-            counted_at,
+            bucket: self.bucket.clone(),
             due_at,
             has_waiting,
-            self.promised_text(),
-        ))
+            promised: self.promised_text(),
+        })
     }
 
     fn promised_text(&self) -> Option<String> {

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::db::conn::connection::Conn;
+use crate::db::model::claim::ClaimsAtGate;
 use crate::db::table::shares::{self, ShareKey};
 use crate::db::transition::gate::steady_clock::SteadyClock;
 use diesel::QueryResult;
@@ -21,8 +22,8 @@ pub(crate) struct GateWatch {
     pub(crate) is_due: bool,
     /// The queues whose threads are shared, and of which this process has started jobs since the last promotion.
     pub(crate) started: BTreeSet<String>,
-    /// The number of jobs that this process can start at once, beside those.
-    pub(crate) demand: usize,
+    /// The jobs that this process starts at once.
+    pub(crate) claims: Option<ClaimsAtGate>,
     /// The time that jobs have taken which ended since.
     pub(crate) times: UsedTimes,
     /// The queues that were looked at, and whether their threads are shared by time.
@@ -42,7 +43,7 @@ impl GateWatch {
         GateWatch {
             is_due: true,
             started: BTreeSet::new(),
-            demand: 0,
+            claims: None,
             times: UsedTimes::new(),
             by_time: BTreeMap::new(),
             has_no_tick: true,
@@ -70,8 +71,18 @@ impl GateWatch {
     /// Returns how many jobs of a queue this process can start at once: of one of which it has started jobs.
     pub(super) fn demand(&self, queue: &str) -> i64 {
         match self.started.contains(queue) {
-            true => i64::try_from(self.demand / self.started.len()).unwrap_or(i64::MAX),
+            true => {
+                let most = self.claims.as_ref().map_or(0, |claims| claims.most);
+                i64::try_from(most / self.started.len()).unwrap_or(i64::MAX)
+            }
             false => 0,
+        }
+    }
+
+    /// Notes how many jobs a promotion has claimed that is committed.
+    pub(crate) fn note_claimed(&mut self, jobs: usize) {
+        if let Some(claims) = &mut self.claims {
+            claims.most = claims.most.saturating_sub(jobs);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::db::Refusal;
-use crate::db::model::claim::{Begins, ClaimRequest, Claimed, Claims, NextJobs};
+use crate::db::model::claim::{Begins, ClaimRequest, Claimed, Claims, ClaimsAtGate, NextJobs};
 use crate::db::transition::claim;
 use crate::event::logging::Subscriber;
 use crate::process::base::session::Session;
@@ -278,11 +278,37 @@ impl ClaimPlan {
         self.next.clone()
     }
 
-    /// Notes what a claim found. Returns `true` if there may be more.
-    pub(crate) fn note_claimed(&mut self, jobs: &[Arc<Claimed>], size: ClaimSize) -> bool {
-        if jobs.len() > size.idle {
+    /// Returns the jobs that the process claims of those which its promotion lets through, after a claim that has found so many. None
+    /// if the number of jobs is limited.
+    pub(crate) fn at_gate(
+        &mut self,
+        process_id: i64,
+        size: ClaimSize,
+        found: usize,
+    ) -> Option<ClaimsAtGate> {
+        let most = match size.begins() {
+            Begins::All | Begins::OnceToo => size.max_jobs,
+            // They are marked as started, so that a thread must be free for each.
+            Begins::NotCautious => size.idle,
+        };
+        Some(ClaimsAtGate {
+            process_id,
+            next: self.next_jobs()?,
+            most: most.saturating_sub(found),
+            is_ahead: size.is_ahead(),
+        })
+    }
+
+    /// Notes that a process has so many jobs, some of which may have to wait for a thread.
+    pub(crate) fn note_ahead(&mut self, jobs: usize, size: ClaimSize) {
+        if jobs > size.idle {
             self.progress.ahead_at = Some(clock::instant());
         }
+    }
+
+    /// Notes what a claim found. Returns `true` if there may be more.
+    pub(crate) fn note_claimed(&mut self, jobs: &[Arc<Claimed>], size: ClaimSize) -> bool {
+        self.note_ahead(jobs.len(), size);
         self.gate.count(jobs.len());
         if self.classes.is_any_paused() {
             return !jobs.is_empty();

@@ -293,7 +293,7 @@ impl Poller {
             self.wakeups.note_found(&self.session);
         }
         let has_shares = self.session.note_shares(&jobs);
-        let demand = size.max_jobs.saturating_sub(jobs.len());
+        let found = jobs.len();
         let classes = self.plan.classes();
         // Rows that Ruby made ready name no class, and are claimed whatever it is.
         let has_paused =
@@ -306,13 +306,32 @@ impl Poller {
         let is_due = self.session.wanted.is_due() || is_rate_due;
         let may_promote = !there_is_more || self.session.may_promote(has_shares);
         let promotes = is_due || ((is_wanted || has_shares) && may_promote);
-        let has_promoted = promotes && self.session.promote_to_claim(demand);
+        let has_promoted = promotes && self.promote(registration, size, found);
         if there_is_more || has_promoted {
             PollResult::Full
         } else {
             self.wakeups.note_drained();
             PollResult::Drained
         }
+    }
+
+    /// Promotes blocked jobs, and starts those that it lets through and has free threads for. Returns `true` if there may be more
+    /// to do.
+    fn promote(&mut self, registration: &Arc<Registration>, size: ClaimSize, found: usize) -> bool {
+        let claim_lock = self.in_flight.claim_lock();
+        let claims = self.plan.at_gate(registration.id, size, found);
+        let (is_progress, jobs) = self.session.promote_to_claim(claims);
+        let jobs: Vec<Arc<Claimed>> = jobs.into_iter().map(Arc::new).collect();
+        self.in_flight.enter(&jobs, registration);
+        drop(claim_lock);
+        if !jobs.is_empty() {
+            self.pool.prefetch.note_claimed(&jobs);
+            self.plan.note_ahead(found + jobs.len(), size);
+            self.idle_end.note_claimed(jobs.len());
+            self.session.note_shares(&jobs);
+            self.handoff.take_over(jobs, registration);
+        }
+        is_progress
     }
 
     fn wait_for_thread(&mut self) {
