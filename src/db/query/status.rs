@@ -1,12 +1,16 @@
 //! The queries of `windlass status`: counts of each queue, and the processes.
 
 use crate::db::conn::connection::{Conn, age};
+use crate::db::conn::dialect::{Lossy, micros};
 use crate::db::conn::statement::Statement;
+use crate::db::model::gate_line::GateLine;
 use crate::db::model::history::cell::{FleetGauge, QueueGauge};
+use crate::db::model::new_row::WAITS_AT_GATE;
 use crate::db::query::ready;
 use crate::db::table::claimed::{Note, Progress};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The executions of one queue.
@@ -222,7 +226,7 @@ fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
         .collect())
 }
 
-// --- Samples of the queues and workers, which the history records once a minute ---
+// --- Samples of the queues, workers and gates, which the history records once a minute ---
 
 /// Counts the ready jobs of a queue, up to 10,000, and returns the age of the oldest.
 pub(crate) fn queue(conn: &mut Conn<'_>, queue: &str) -> QueryResult<QueueGauge> {
@@ -258,4 +262,68 @@ pub(crate) fn fleet(conn: &mut Conn<'_>) -> QueryResult<FleetGauge> {
         threads: workers.iter().filter_map(threads).sum(),
         busy: workers.iter().map(|row| row.busy.unsigned_abs()).sum(),
     })
+}
+
+/// The most concurrency keys, and the most lines, that are looked at.
+const MOST_GATES: usize = 1_000;
+
+/// The jobs of a gate that are looked at for the one that has waited for longest.
+const FIRST_JOBS: usize = 20;
+
+/// The time for which a job waits at most until a promotion has seen it: a gate with such jobs alone may be free.
+const PROMOTED_IN: Duration = Duration::from_secs(1);
+
+#[derive(QueryableByName)]
+struct GateRow {
+    /// Empty for a line that waits for no gate of several.
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    kind: String,
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    key: String,
+    #[diesel(sql_type = Double)]
+    seconds: f64,
+}
+
+/// Returns for how long the first jobs have waited for each gate, by its kind and key: `rate/api`, `limit/import/7`, or
+/// `share/mail`. A job that waits for other jobs waits for no gate.
+pub(crate) fn gates(conn: &mut Conn<'_>) -> QueryResult<BTreeMap<String, Duration>> {
+    let blocked = "FROM solid_queue_blocked_executions b WHERE";
+    let next = |column: &str, beyond: &str| {
+        format!("(SELECT min(b.{column}) {blocked} b.{column} > {beyond})")
+    };
+    let oldest = |column: &str| {
+        format!(
+            "(SELECT min(first.created_at) FROM (SELECT b.created_at {blocked} b.{column} = walk.{column} \
+               ORDER BY b.priority, b.job_id LIMIT {FIRST_JOBS}) AS first) AS oldest"
+        )
+    };
+    let text = format!(
+        "WITH RECURSIVE walk(gate, concurrency_key, place) AS (SELECT {}, {}, 1 UNION ALL SELECT {}, {}, walk.place + 1 \
+           FROM walk WHERE coalesce(walk.gate, walk.concurrency_key) IS NOT NULL AND walk.place < {MOST_GATES}), \
+         waiting AS MATERIALIZED (SELECT coalesce(l.gate_kind, '') AS kind, coalesce(l.gate_key, walk.gate) AS key, {} \
+             FROM walk LEFT JOIN windlass_lines l ON l.line = walk.gate WHERE walk.gate IS NOT NULL \
+           UNION ALL SELECT 'limit', walk.concurrency_key, {} FROM walk WHERE walk.concurrency_key IS NOT NULL) \
+         SELECT kind, key, {} AS seconds FROM waiting WHERE oldest < {{later $1}}",
+        next("gate", "''"),
+        // The keys of jobs that wait for others come before.
+        next("concurrency_key", &format!("'{WAITS_AT_GATE}'")),
+        next("gate", "walk.gate"),
+        next("concurrency_key", "walk.concurrency_key"),
+        oldest("gate"),
+        oldest("concurrency_key"),
+        age(conn, "oldest"),
+    );
+    let statement = Statement::new(text).bind(-micros(PROMOTED_IN)).uncached();
+    let mut gates: BTreeMap<String, Duration> = BTreeMap::new();
+    for row in statement.load::<GateRow>(conn)? {
+        let name = match (&*row.kind, GateLine::of(&row.key).only_rate()) {
+            ("", Some(rate)) => format!("rate/{rate}"),
+            ("", None) => continue,
+            (kind, _) => format!("{kind}/{}", row.key),
+        };
+        let waited = Duration::try_from_secs_f64(row.seconds).unwrap_or_default();
+        let longest = gates.entry(name).or_default();
+        *longest = waited.max(*longest);
+    }
+    Ok(gates)
 }

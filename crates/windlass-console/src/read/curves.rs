@@ -1,7 +1,9 @@
-//! The buckets of all queues at once, for the small curves of pages.
+//! The buckets of all queues or gates at once, for the small curves of pages.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use windlass::history::TimeRange;
+use std::time::Duration;
+use windlass::history::{Histogram, TimeRange};
 use windlass::internal::db::own;
 use windlass::internal::db::query::history::{self, CellsByTime};
 use windlass::internal::error::ErrorContext;
@@ -104,4 +106,79 @@ fn add(curve: &mut QueueCurve, cells: &CellsByTime, position: impl Fn(i64) -> Op
             curve.oldest_seconds[position] = Some(known.max(oldest));
         }
     }
+}
+
+// --- The saturation of gates: concurrency keys, rates and shared queues ---
+
+/// The saturation of a gate in a time range.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct GateCurve {
+    /// `limit`, `rate` or `share`; empty for all the gates that have no curve of their own.
+    pub(crate) kind: String,
+    pub(crate) key: String,
+    /// The part of the samples in each bucket that found waiting jobs, the oldest first. `None` where no sample was taken.
+    pub(crate) parts: Vec<Option<f64>>,
+    /// The part of all samples.
+    pub(crate) part: f64,
+    /// The mean time for which the first job had waited at those samples.
+    pub(crate) waited: Duration,
+}
+
+/// Returns the gates for which jobs waited in a time range, the most saturated first. Returns `None` if no sample was taken.
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub(crate) fn gate_curves<C: AsConn + ?Sized>(
+    conn: &mut C,
+    range: TimeRange,
+) -> Result<Option<Vec<GateCurve>>> {
+    let mut conn = own(conn);
+    let ids = read_ids(&mut conn)?;
+    let span = range.span(ids.now);
+    let is_gate = |queue: &str, _: &str| queue.is_empty();
+    let gates = history::buckets(&mut conn, &ids, range.resolution(), span, is_gate);
+    let mut gates = gates.during("read the history")?;
+    let all = gates.remove(&Default::default()).unwrap_or_default();
+    let counts = |samples: &mut dyn Iterator<Item = (i64, u64)>| {
+        let mut counts = vec![0; range.buckets()];
+        for (start, samples) in samples {
+            let position = usize::try_from((start - span.from).div_euclid(range.step()));
+            let bucket = position.ok().and_then(|position| counts.get_mut(position));
+            bucket.into_iter().for_each(|count| *count += samples);
+        }
+        counts
+    };
+    let part = |found: u64, taken: u64| (taken > 0).then(|| found as f64 / taken as f64);
+    let taken = all.iter();
+    let taken = taken.filter_map(|(start, cell)| Some((*start, cell.fleet?.samples())));
+    let taken = counts(&mut { taken });
+    if taken.iter().all(|samples| *samples == 0) {
+        return Ok(None);
+    }
+    let curves = gates.into_iter().filter_map(|((_, name), cells)| {
+        let mut waits = Histogram::default();
+        cells
+            .values()
+            .for_each(|cell| waits.merge(&cell.tally.wait));
+        let found = cells.iter();
+        let found = found.map(|(start, cell)| (*start, cell.tally.wait.count()));
+        let found = counts(&mut { found });
+        let parts = found.iter().zip(&taken);
+        let (kind, key) = name.split_once('/').unwrap_or(("", &name));
+        Some(GateCurve {
+            kind: kind.to_owned(),
+            key: key.to_owned(),
+            parts: parts.map(|(found, taken)| part(*found, *taken)).collect(),
+            part: part(waits.count(), taken.iter().sum())?,
+            waited: waits.mean()?,
+        })
+    });
+    let mut curves: Vec<GateCurve> = curves.collect();
+    let rank = |curve: &GateCurve| (curve.part, curve.waited.as_secs_f64());
+    curves.sort_by(|one, other| {
+        rank(other)
+            .partial_cmp(&rank(one))
+            .unwrap_or(Ordering::Equal)
+    });
+    Ok(Some(curves))
 }
