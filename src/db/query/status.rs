@@ -264,7 +264,7 @@ pub(crate) fn fleet(conn: &mut Conn<'_>) -> QueryResult<FleetGauge> {
     })
 }
 
-/// The most concurrency keys, and the most lines, that are looked at.
+/// The most gates of each source that are looked at, the first by name.
 const MOST_GATES: usize = 1_000;
 
 /// The jobs of a gate that are looked at for the one that has waited for longest.
@@ -273,11 +273,39 @@ const FIRST_JOBS: usize = 20;
 /// The time for which a job waits at most until a promotion has seen it: a gate with such jobs alone may be free.
 const PROMOTED_IN: Duration = Duration::from_secs(1);
 
+/// The gates of one kind for which jobs wait: the kind, the rows `w`, their column with the key, and the text behind which
+/// keys begin.
+type GateSource = (&'static str, &'static str, &'static str, &'static str);
+
+const BLOCKED: &str = "solid_queue_blocked_executions w WHERE true";
+
+/// The lines that wait for one of several gates, then the jobs whose only gate is a rate or a limit. Before the first rate
+/// are the lines of shares, and before the first concurrency key those of jobs that wait for other jobs.
+const GATE_SOURCES: [GateSource; 5] = [
+    (
+        "share",
+        "windlass_lines w WHERE w.gate_kind = 'share'",
+        "gate_key",
+        "",
+    ),
+    (
+        "rate",
+        "windlass_lines w WHERE w.gate_kind = 'rate'",
+        "gate_key",
+        "",
+    ),
+    (
+        "limit",
+        "windlass_lines w WHERE w.gate_kind = 'limit'",
+        "gate_key",
+        "",
+    ),
+    ("rate", BLOCKED, "gate", "\u{1f}"),
+    ("limit", BLOCKED, "concurrency_key", WAITS_AT_GATE),
+];
+
 #[derive(QueryableByName)]
 struct GateRow {
-    /// Empty for a line that waits for no gate of several.
-    #[diesel(sql_type = Text, deserialize_as = Lossy)]
-    kind: String,
     #[diesel(sql_type = Text, deserialize_as = Lossy)]
     key: String,
     #[diesel(sql_type = Double)]
@@ -287,43 +315,39 @@ struct GateRow {
 /// Returns for how long the first jobs have waited for each gate, by its kind and key: `rate/api`, `limit/import/7`, or
 /// `share/mail`. A job that waits for other jobs waits for no gate.
 pub(crate) fn gates(conn: &mut Conn<'_>) -> QueryResult<BTreeMap<String, Duration>> {
-    let blocked = "FROM solid_queue_blocked_executions b WHERE";
-    let next = |column: &str, beyond: &str| {
-        format!("(SELECT min(b.{column}) {blocked} b.{column} > {beyond})")
-    };
-    let oldest = |column: &str| {
-        format!(
-            "(SELECT min(first.created_at) FROM (SELECT b.created_at {blocked} b.{column} = walk.{column} \
-               ORDER BY b.priority, b.job_id LIMIT {FIRST_JOBS}) AS first) AS oldest"
-        )
-    };
-    let text = format!(
-        "WITH RECURSIVE walk(gate, concurrency_key, place) AS (SELECT {}, {}, 1 UNION ALL SELECT {}, {}, walk.place + 1 \
-           FROM walk WHERE coalesce(walk.gate, walk.concurrency_key) IS NOT NULL AND walk.place < {MOST_GATES}), \
-         waiting AS MATERIALIZED (SELECT coalesce(l.gate_kind, '') AS kind, coalesce(l.gate_key, walk.gate) AS key, {} \
-             FROM walk LEFT JOIN windlass_lines l ON l.line = walk.gate WHERE walk.gate IS NOT NULL \
-           UNION ALL SELECT 'limit', walk.concurrency_key, {} FROM walk WHERE walk.concurrency_key IS NOT NULL) \
-         SELECT kind, key, {} AS seconds FROM waiting WHERE oldest < {{later $1}}",
-        next("gate", "''"),
-        // The keys of jobs that wait for others come before.
-        next("concurrency_key", &format!("'{WAITS_AT_GATE}'")),
-        next("gate", "walk.gate"),
-        next("concurrency_key", "walk.concurrency_key"),
-        oldest("gate"),
-        oldest("concurrency_key"),
-        age(conn, "oldest"),
-    );
-    let statement = Statement::new(text).bind(-micros(PROMOTED_IN)).uncached();
     let mut gates: BTreeMap<String, Duration> = BTreeMap::new();
-    for row in statement.load::<GateRow>(conn)? {
-        let name = match (&*row.kind, GateLine::of(&row.key).only_rate()) {
-            ("", Some(rate)) => format!("rate/{rate}"),
-            ("", None) => continue,
-            (kind, _) => format!("{kind}/{}", row.key),
+    for (kind, rows, column, first) in GATE_SOURCES {
+        let next = |beyond: &str| {
+            format!("(SELECT min(w.{column}) FROM {rows} AND w.{column} > {beyond})")
         };
-        let waited = Duration::try_from_secs_f64(row.seconds).unwrap_or_default();
-        let longest = gates.entry(name).or_default();
-        *longest = waited.max(*longest);
+        let of_key = format!("FROM {rows} AND w.{column} = walk.key");
+        let jobs = match rows {
+            BLOCKED => format!("SELECT w.created_at {of_key} ORDER BY w.priority, w.job_id"),
+            _ => format!(
+                "SELECT b.created_at FROM (SELECT w.line {of_key} LIMIT {FIRST_JOBS}) AS few \
+                 CROSS JOIN solid_queue_blocked_executions b WHERE b.gate = few.line"
+            ),
+        };
+        let text = format!(
+            "WITH RECURSIVE walk(key, place) AS (SELECT {}, 1 UNION ALL SELECT {}, walk.place + 1 FROM walk \
+               WHERE walk.key IS NOT NULL AND walk.place < {MOST_GATES}), \
+             looked AS MATERIALIZED (SELECT walk.key, (SELECT min(jobs.created_at) FROM ({jobs} LIMIT {FIRST_JOBS}) AS jobs) \
+               AS oldest FROM walk WHERE walk.key IS NOT NULL) \
+             SELECT key, {} AS seconds FROM looked WHERE oldest < {{later $2}}",
+            next("CAST($1 AS text)"),
+            next("walk.key"),
+            age(conn, "oldest"),
+        );
+        let statement = Statement::new(text).bind(first).bind(-micros(PROMOTED_IN));
+        for row in statement.uncached().load::<GateRow>(conn)? {
+            // Lines with several gates are in the first sources.
+            if column == "gate" && GateLine::of(&row.key).only_rate().is_none() {
+                continue;
+            }
+            let waited = Duration::try_from_secs_f64(row.seconds).unwrap_or_default();
+            let longest = gates.entry(format!("{kind}/{}", row.key)).or_default();
+            *longest = waited.max(*longest);
+        }
     }
     Ok(gates)
 }

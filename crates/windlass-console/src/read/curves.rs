@@ -1,6 +1,5 @@
 //! The buckets of all queues or gates at once, for the small curves of pages.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass::history::{Histogram, TimeRange};
@@ -139,20 +138,11 @@ pub(crate) fn gate_curves<C: AsConn + ?Sized>(
     let gates = history::buckets(&mut conn, &ids, range.resolution(), span, is_gate);
     let mut gates = gates.during("read the history")?;
     let all = gates.remove(&Default::default()).unwrap_or_default();
-    let counts = |samples: &mut dyn Iterator<Item = (i64, u64)>| {
-        let mut counts = vec![0; range.buckets()];
-        for (start, samples) in samples {
-            let position = usize::try_from((start - span.from).div_euclid(range.step()));
-            let bucket = position.ok().and_then(|position| counts.get_mut(position));
-            bucket.into_iter().for_each(|count| *count += samples);
-        }
-        counts
-    };
-    let part = |found: u64, taken: u64| (taken > 0).then(|| found as f64 / taken as f64);
     let taken = all.iter();
-    let taken = taken.filter_map(|(start, cell)| Some((*start, cell.fleet?.samples())));
-    let taken = counts(&mut { taken });
-    if taken.iter().all(|samples| *samples == 0) {
+    let taken = taken.filter_map(|(start, cell)| Some((start - span.from, cell.fleet?.samples())));
+    let taken = by_bucket(range, taken);
+    let sum: u64 = taken.iter().sum();
+    if sum == 0 {
         return Ok(None);
     }
     let curves = gates.into_iter().filter_map(|((_, name), cells)| {
@@ -161,24 +151,34 @@ pub(crate) fn gate_curves<C: AsConn + ?Sized>(
             .values()
             .for_each(|cell| waits.merge(&cell.tally.wait));
         let found = cells.iter();
-        let found = found.map(|(start, cell)| (*start, cell.tally.wait.count()));
-        let found = counts(&mut { found });
-        let parts = found.iter().zip(&taken);
+        let found = found.map(|(start, cell)| (start - span.from, cell.tally.wait.count()));
+        let parts = by_bucket(range, found).into_iter().zip(&taken);
+        let parts = parts.map(|(found, taken)| (*taken > 0).then(|| found as f64 / *taken as f64));
         let (kind, key) = name.split_once('/').unwrap_or(("", &name));
         Some(GateCurve {
             kind: kind.to_owned(),
             key: key.to_owned(),
-            parts: parts.map(|(found, taken)| part(*found, *taken)).collect(),
-            part: part(waits.count(), taken.iter().sum())?,
+            parts: parts.collect(),
+            part: waits.count() as f64 / sum as f64,
             waited: waits.mean()?,
         })
     });
     let mut curves: Vec<GateCurve> = curves.collect();
-    let rank = |curve: &GateCurve| (curve.part, curve.waited.as_secs_f64());
     curves.sort_by(|one, other| {
-        rank(other)
-            .partial_cmp(&rank(one))
-            .unwrap_or(Ordering::Equal)
+        let most = other.part.total_cmp(&one.part);
+        most.then(other.waited.cmp(&one.waited))
     });
     Ok(Some(curves))
+}
+
+/// Adds up numbers of samples by the bucket of their time, which is in seconds since the start of the range.
+fn by_bucket(range: TimeRange, samples: impl Iterator<Item = (i64, u64)>) -> Vec<u64> {
+    let mut sums = vec![0; range.buckets()];
+    for (seconds, samples) in samples {
+        let place = usize::try_from(seconds.div_euclid(range.step())).ok();
+        if let Some(sum) = place.and_then(|place| sums.get_mut(place)) {
+            *sum += samples;
+        }
+    }
+    sums
 }
