@@ -102,8 +102,9 @@ pub(crate) fn cells(
     span: Seconds,
 ) -> Result<CellsByTime> {
     let of_queue = filter.queue.is_some() && filter.class.is_none();
-    let is_wanted =
-        |queue: &str, class: &str| filter.selects(queue, class) || (of_queue && queue.is_empty());
+    let is_wanted = |queue: &str, class: &str| {
+        filter.selects(queue, class) || (of_queue && queue.is_empty() && class.is_empty())
+    };
     let read = history::buckets(conn, ids, resolution, span, is_wanted);
     let mut read = read.during("read the history")?;
     let mut cells = CellsByTime::new();
@@ -206,8 +207,8 @@ pub fn by_class<C: AsConn + ?Sized>(
     let mut conn = own(conn);
     let ids = read_ids(&mut conn)?;
     let span = range.span(ids.now);
-    let is_wanted =
-        |name: &str, class: &str| !class.is_empty() && queue.is_none_or(|queue| queue == name);
+    let is_of_queue = |name: &str| !name.is_empty() && queue.is_none_or(|queue| queue == name);
+    let is_wanted = |name: &str, class: &str| is_of_queue(name) && !class.is_empty();
     let classes = history::buckets(&mut conn, &ids, range.resolution(), span, is_wanted);
     let sums = sums_by(classes.during("read the history")?, |(_, class)| class);
     let sums = sums.into_iter().map(|(class, tally)| SeriesTally {
@@ -255,14 +256,15 @@ impl HistoryFilter {
         self
     }
 
-    /// Returns whether the series with these names is selected: both are empty for everything, and the class for a
-    /// whole queue.
+    /// Returns whether the series with these names is selected: both are empty for everything, the class for a whole
+    /// queue, and the queue for a gate, which no filter selects.
     fn selects(&self, queue: &str, class: &str) -> bool {
         let is = |wanted: &Option<String>, name| wanted.as_deref().is_none_or(|one| one == name);
         match (&self.queue, &self.class) {
-            (None, None) => queue.is_empty(),
+            (None, None) => queue.is_empty() && class.is_empty(),
             (Some(_), None) => !queue.is_empty() && class.is_empty() && is(&self.queue, queue),
-            (_, Some(_)) => !class.is_empty() && is(&self.queue, queue) && is(&self.class, class),
+            (_, Some(_)) if queue.is_empty() || class.is_empty() => false,
+            (_, Some(_)) => is(&self.queue, queue) && is(&self.class, class),
         }
     }
 }

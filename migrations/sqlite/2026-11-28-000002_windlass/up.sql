@@ -483,7 +483,8 @@ CREATE UNIQUE INDEX IF NOT EXISTS index_windlass_stats_deltas_on_source ON windl
 CREATE INDEX IF NOT EXISTS index_windlass_stats_deltas_for_fold ON windlass_stats_deltas (id) WHERE data IS NOT NULL;
 
 -- The series: a queue and a class, a queue with an empty class for several classes, and both empty for everything.
--- `folded_at` of the last one is when something was last added up.
+-- `folded_at` of the last one is when something was last added up. An empty queue with a class is a gate for which jobs
+-- waited, such as `rate/api`: its buckets have for how long the first job had waited, at each sample that found some.
 CREATE TABLE IF NOT EXISTS windlass_stats_series (
     id integer PRIMARY KEY AUTOINCREMENT NOT NULL,
     queue_name varchar NOT NULL,

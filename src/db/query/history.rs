@@ -34,7 +34,8 @@ impl Seconds {
 /// The cells of a series by the start of their bucket, in seconds since 1970.
 pub type CellsByTime = BTreeMap<i64, Cell>;
 
-/// The cells of series by queue and class. Both are empty for everything, and the class for a whole queue.
+/// The cells of series by queue and class. Both are empty for everything, the class for a whole queue, and the queue for a
+/// gate.
 pub(crate) type SeriesCells = BTreeMap<(String, String), CellsByTime>;
 
 #[derive(QueryableByName)]

@@ -1,12 +1,16 @@
 //! The queries of `windlass status`: counts of each queue, and the processes.
 
 use crate::db::conn::connection::{Conn, age};
+use crate::db::conn::dialect::{Lossy, micros};
 use crate::db::conn::statement::Statement;
+use crate::db::model::gate_line::GateLine;
 use crate::db::model::history::cell::{FleetGauge, QueueGauge};
+use crate::db::model::new_row::WAITS_AT_GATE;
 use crate::db::query::ready;
 use crate::db::table::claimed::{Note, Progress};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The executions of one queue.
@@ -222,7 +226,7 @@ fn runs(conn: &mut Conn<'_>, process_id: i64) -> QueryResult<Vec<RunStatus>> {
         .collect())
 }
 
-// --- Samples of the queues and workers, which the history records once a minute ---
+// --- Samples of the queues, workers and gates, which the history records once a minute ---
 
 /// Counts the ready jobs of a queue, up to 10,000, and returns the age of the oldest.
 pub(crate) fn queue(conn: &mut Conn<'_>, queue: &str) -> QueryResult<QueueGauge> {
@@ -258,4 +262,92 @@ pub(crate) fn fleet(conn: &mut Conn<'_>) -> QueryResult<FleetGauge> {
         threads: workers.iter().filter_map(threads).sum(),
         busy: workers.iter().map(|row| row.busy.unsigned_abs()).sum(),
     })
+}
+
+/// The most gates of each source that are looked at, the first by name.
+const MOST_GATES: usize = 1_000;
+
+/// The jobs of a gate that are looked at for the one that has waited for longest.
+const FIRST_JOBS: usize = 20;
+
+/// The time for which a job waits at most until a promotion has seen it: a gate with such jobs alone may be free.
+const PROMOTED_IN: Duration = Duration::from_secs(1);
+
+/// The gates of one kind for which jobs wait: the kind, the rows `w`, their column with the key, and the text behind which
+/// keys begin.
+type GateSource = (&'static str, &'static str, &'static str, &'static str);
+
+const BLOCKED: &str = "solid_queue_blocked_executions w WHERE true";
+
+/// The lines that wait for one of several gates, then the jobs whose only gate is a rate or a limit. Before the first rate
+/// are the lines of shares, and before the first concurrency key those of jobs that wait for other jobs.
+const GATE_SOURCES: [GateSource; 5] = [
+    (
+        "share",
+        "windlass_lines w WHERE w.gate_kind = 'share'",
+        "gate_key",
+        "",
+    ),
+    (
+        "rate",
+        "windlass_lines w WHERE w.gate_kind = 'rate'",
+        "gate_key",
+        "",
+    ),
+    (
+        "limit",
+        "windlass_lines w WHERE w.gate_kind = 'limit'",
+        "gate_key",
+        "",
+    ),
+    ("rate", BLOCKED, "gate", "\u{1f}"),
+    ("limit", BLOCKED, "concurrency_key", WAITS_AT_GATE),
+];
+
+#[derive(QueryableByName)]
+struct GateRow {
+    #[diesel(sql_type = Text, deserialize_as = Lossy)]
+    key: String,
+    #[diesel(sql_type = Double)]
+    seconds: f64,
+}
+
+/// Returns for how long the first jobs have waited for each gate, by its kind and key: `rate/api`, `limit/import/7`, or
+/// `share/mail`. A job that waits for other jobs waits for no gate.
+pub(crate) fn gates(conn: &mut Conn<'_>) -> QueryResult<BTreeMap<String, Duration>> {
+    let mut gates: BTreeMap<String, Duration> = BTreeMap::new();
+    for (kind, rows, column, first) in GATE_SOURCES {
+        let next = |beyond: &str| {
+            format!("(SELECT min(w.{column}) FROM {rows} AND w.{column} > {beyond})")
+        };
+        let of_key = format!("FROM {rows} AND w.{column} = walk.key");
+        let jobs = match rows {
+            BLOCKED => format!("SELECT w.created_at {of_key} ORDER BY w.priority, w.job_id"),
+            _ => format!(
+                "SELECT b.created_at FROM (SELECT w.line {of_key} LIMIT {FIRST_JOBS}) AS few \
+                 CROSS JOIN solid_queue_blocked_executions b WHERE b.gate = few.line"
+            ),
+        };
+        let text = format!(
+            "WITH RECURSIVE walk(key, place) AS (SELECT {}, 1 UNION ALL SELECT {}, walk.place + 1 FROM walk \
+               WHERE walk.key IS NOT NULL AND walk.place < {MOST_GATES}), \
+             looked AS MATERIALIZED (SELECT walk.key, (SELECT min(jobs.created_at) FROM ({jobs} LIMIT {FIRST_JOBS}) AS jobs) \
+               AS oldest FROM walk WHERE walk.key IS NOT NULL) \
+             SELECT key, {} AS seconds FROM looked WHERE oldest < {{later $2}}",
+            next("CAST($1 AS text)"),
+            next("walk.key"),
+            age(conn, "oldest"),
+        );
+        let statement = Statement::new(text).bind(first).bind(-micros(PROMOTED_IN));
+        for row in statement.uncached().load::<GateRow>(conn)? {
+            // Lines with several gates are in the first sources.
+            if column == "gate" && GateLine::of(&row.key).only_rate().is_none() {
+                continue;
+            }
+            let waited = Duration::try_from_secs_f64(row.seconds).unwrap_or_default();
+            let longest = gates.entry(format!("{kind}/{}", row.key)).or_default();
+            *longest = waited.max(*longest);
+        }
+    }
+    Ok(gates)
 }

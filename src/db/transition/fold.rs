@@ -3,11 +3,12 @@
 
 use crate::db::conn::connection::Conn;
 use crate::db::model::history::cell::{self, Cell, Cells, GaugeSample, Resolution, Unreadable};
-use crate::db::model::history::contribution::{Contribution, MOST_SERIES};
+use crate::db::model::history::contribution::{Contribution, MOST_SERIES, OTHER, cut};
 use crate::db::table::history::deltas::{self, UnfoldedDelta};
 use crate::db::table::history::series::{self, BucketRow, FoldTimes, SeriesIds};
 use diesel::QueryResult;
 use diesel::result::Error::RollbackTransaction;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ pub(crate) fn is_due(conn: &mut Conn<'_>, when: FoldWhen) -> QueryResult<bool> {
     Ok(times.is_none_or(|times| when.is_due(times)))
 }
 
-/// Folds up to [`CHUNK`] contributions, and a sample of the queues and workers if there is one.
+/// Folds up to [`CHUNK`] contributions, and a sample of the queues, workers and gates if there is one.
 ///
 /// The row of the series of everything is the lock: a fold holds it to the end of its transaction, and
 /// others do not wait. A process that dies at any moment has folded nothing.
@@ -127,6 +128,12 @@ fn contribute(conn: &mut Conn<'_>, plan: &mut FoldPlan) -> QueryResult<Vec<Unfol
 /// The most rows that one statement reads or writes.
 const ROWS: usize = 500;
 
+/// The time for which the series of a gate stays without waiting jobs, if another gate needs its place.
+const GATE_KEPT: Duration = Duration::from_secs(3_600);
+
+/// The most series of gates that one fold deletes.
+const GATES_AT_ONCE: i64 = 5;
+
 /// The values to add, by series and minute.
 #[derive(Debug)]
 pub(super) struct FoldPlan {
@@ -180,7 +187,7 @@ impl FoldPlan {
         Ok(())
     }
 
-    /// Adds a sample of the queues and workers.
+    /// Adds a sample of the queues, the workers and the gates.
     pub(super) fn sample(
         &mut self,
         conn: &mut Conn<'_>,
@@ -205,6 +212,39 @@ impl FoldPlan {
                 ..Cell::default()
             };
             self.cell(id, seconds).merge(&cell);
+        }
+        self.sample_gates(conn, &sample.gates, seconds)
+    }
+
+    /// Adds a sample of the gates. Those with the longest waits get the free series, and the rest is `other`.
+    fn sample_gates(
+        &mut self,
+        conn: &mut Conn<'_>,
+        gates: &BTreeMap<String, Duration>,
+        seconds: i64,
+    ) -> QueryResult<()> {
+        let is_new = |gate: &String| !self.ids.gates.contains_key(cut(gate));
+        if !self.ids.has_room_for_gate() && gates.keys().any(is_new) {
+            let idle = series::idle_gates(conn, GATE_KEPT, GATES_AT_ONCE)?;
+            series::delete(conn, &idle)?;
+            self.ids.gates.retain(|_, id| !idle.contains(id));
+        }
+        let mut gates: Vec<(&String, Duration)> =
+            gates.iter().map(|(gate, waited)| (gate, *waited)).collect();
+        gates.sort_by_key(|(_, waited)| Reverse(*waited));
+        let mut longest: BTreeMap<i64, Duration> = BTreeMap::new();
+        for (gate, waited) in gates {
+            let has_room = self.ids.has_room_for_gate();
+            let own = Some(cut(gate)).filter(|gate| has_room || self.ids.gates.contains_key(*gate));
+            let name = own.unwrap_or(OTHER);
+            let id = match self.ids.gates.get(name) {
+                Some(id) => *id,
+                None => self.create(conn, "", name)?,
+            };
+            longest.entry(id).or_insert(waited);
+        }
+        for (id, waited) in longest {
+            self.cell(id, seconds).tally.wait.record(waited);
         }
         Ok(())
     }

@@ -96,7 +96,7 @@ impl Fold {
     }
 }
 
-/// Samples the queues and workers. Returns `None` if it is too late before all queues are sampled: a
+/// Samples the queues, workers and gates. Returns `None` if it is too late before all queues are sampled: a
 /// queue that is missing in a sample counts as empty.
 fn sample(
     session: &mut Session,
@@ -107,6 +107,7 @@ fn sample(
     let mut sample = GaugeSample {
         queues: Vec::with_capacity(names.len()),
         fleet: session.run("sample the workers", status::fleet)?,
+        gates: session.run("sample the gates", status::gates)?,
     };
     // Each in a call of its own, so that writers of a SQLite file need not wait for all.
     for name in names.into_iter().take(MOST_SERIES) {

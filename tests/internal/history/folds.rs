@@ -26,6 +26,7 @@ on_each_database!(
     the_series_are_bounded,
     a_fold_is_due_once_a_minute,
     samples_are_recorded,
+    a_gate_takes_the_place_of_an_idle_one,
 );
 
 fn what_is_folded_is_moved(db: &TestDb) {
@@ -361,6 +362,7 @@ fn samples_are_recorded(db: &TestDb) {
             threads: 10,
             busy,
         },
+        ..GaugeSample::default()
     };
     let record = |conn: &mut Conn<'_>, sample: &GaugeSample| {
         fold::fold(conn, FoldWhen::Now, Some(sample)).unwrap();
@@ -395,4 +397,49 @@ fn samples_are_recorded(db: &TestDb) {
     );
     assert_eq!(last(&mut conn, &HistoryFilter::all().class("send")), None);
     assert_eq!(total(&mut conn).finished, 1);
+}
+
+fn a_gate_takes_the_place_of_an_idle_one(db: &TestDb) {
+    let mut conn = db.connect();
+    let record = |conn: &mut Conn<'_>, gates: std::ops::Range<u64>| {
+        let gates = gates.map(|number| (format!("rate/{number}"), Duration::from_secs(number)));
+        let sample = GaugeSample {
+            gates: gates.collect(),
+            ..GaugeSample::default()
+        };
+        fold::fold(conn, FoldWhen::Now, Some(&sample)).unwrap();
+    };
+    let known = |conn: &mut Conn<'_>| series::ids(conn).unwrap().gates;
+    // Those with the longest waits have a series.
+    record(&mut conn.as_conn(), 0..60);
+    let gates = known(&mut conn.as_conn());
+    assert_eq!(gates.len(), 51);
+    assert!(gates.contains_key("other") && gates.contains_key("rate/10"));
+    record(&mut conn.as_conn(), 0..9);
+    assert_eq!(known(&mut conn.as_conn()), gates, "all have waited lately");
+    let idle = "UPDATE windlass_stats_series SET folded_at = '2020-01-01 00:00:00.000000' \
+         WHERE class_name LIKE 'rate/1_'";
+    execute(&mut conn.as_conn(), idle);
+    let of_idle = format!(
+        "SELECT count(*) AS n FROM windlass_stats WHERE series_id = {}",
+        gates["rate/19"]
+    );
+    assert_eq!(number(&mut conn, &of_idle), 4);
+    record(&mut conn.as_conn(), 0..9);
+    let now = known(&mut conn.as_conn());
+    assert_eq!(now.len(), 51);
+    let new: Vec<&String> = now.keys().filter(|key| !gates.contains_key(*key)).collect();
+    assert_eq!(new, ["rate/4", "rate/5", "rate/6", "rate/7", "rate/8"]);
+    assert_eq!(number(&mut conn, &of_idle), 0);
+    // No other read of the history has them.
+    for filter in [HistoryFilter::all(), HistoryFilter::all().class("rate/8")] {
+        let sum = sum_of(&mut conn, &filter, TimeRange::Hour);
+        assert!(sum.is_empty() && sum.wait.is_empty(), "{sum:?}");
+    }
+    assert!(
+        history::by_class(&mut conn, None, TimeRange::Hour)
+            .unwrap()
+            .is_empty()
+    );
+    assert!(history::totals(&mut conn).unwrap().series.is_empty());
 }

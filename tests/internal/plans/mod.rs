@@ -44,6 +44,7 @@ use diesel::prelude::*;
 use diesel::result::Error::RollbackTransaction;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Everything that people ask of the tables.
 fn all_looks() -> Vec<(&'static str, Work)> {
@@ -468,6 +469,7 @@ fn contribution(class: &str) -> Contribution {
 fn store_and_fold(conn: &mut Conn<'_>) -> QueryResult<()> {
     let sample = GaugeSample {
         queues: vec![("q1".to_owned(), QueueGauge::default())],
+        gates: [("rate/api".to_owned(), Duration::ZERO)].into(),
         ..GaugeSample::default()
     };
     for (seq, class) in [(1, "a"), (2, "b"), (3, "b")] {

@@ -19,8 +19,8 @@ use crate::db::table::quotas::{self, QuotaJob};
 use crate::db::table::scheduled::{self, DelayedJob};
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{
-    classes, expiries, jobs, pauses, processes, public_tokens, ready, recurring_tasks, run_time,
-    semaphores, steps,
+    classes, expiries, history, jobs, pauses, processes, public_tokens, ready, recurring_tasks,
+    run_time, semaphores, steps,
 };
 use crate::db::transition::clear::{self, ClearLimits};
 use crate::db::transition::enqueue;
@@ -33,6 +33,7 @@ use std::time::Duration;
 pub(crate) const LOOPS: [(&str, Work); 52] = [
     ("sample the queues", |conn, _| {
         status::queue(conn, "q1")?;
+        status::gates(conn)?;
         status::fleet(conn).map(drop)
     }),
     ("store and fold what ended", |conn, _| store_and_fold(conn)),
@@ -42,6 +43,7 @@ pub(crate) const LOOPS: [(&str, Work); 52] = [
             "UPDATE windlass_stats_series SET folded_at = '2020-01-01' WHERE class_name = 'a'";
         run(conn, age)?;
         clear::old_buckets(conn, 0)?;
+        history::series::idle_gates(conn, Duration::ZERO, 1)?;
         assert!(clear::unused(conn, 10)?.cleared > 0);
         Ok(())
     }),

@@ -38,7 +38,9 @@ fn links(html: &str) -> impl Iterator<Item = String> {
             .replace("&#39;", "'")
             .replace("&#60;", "<")
             .replace("&#62;", ">");
-        link.replace("&#38;", "&").replace("&amp;", "&")
+        let link = link.replace("&#38;", "&").replace("&amp;", "&");
+        // The place on the page is none of the server's business.
+        link.split('#').next().unwrap_or_default().to_owned()
     })
 }
 

@@ -1,7 +1,8 @@
-//! The buckets of all queues at once, for the small curves of pages.
+//! The buckets of all queues or gates at once, for the small curves of pages.
 
 use std::collections::BTreeMap;
-use windlass::history::TimeRange;
+use std::time::Duration;
+use windlass::history::{Histogram, TimeRange};
 use windlass::internal::db::own;
 use windlass::internal::db::query::history::{self, CellsByTime};
 use windlass::internal::error::ErrorContext;
@@ -104,4 +105,80 @@ fn add(curve: &mut QueueCurve, cells: &CellsByTime, position: impl Fn(i64) -> Op
             curve.oldest_seconds[position] = Some(known.max(oldest));
         }
     }
+}
+
+// --- The saturation of gates: concurrency keys, rates and shared queues ---
+
+/// The saturation of a gate in a time range.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct GateCurve {
+    /// `limit`, `rate` or `share`; empty for all the gates that have no curve of their own.
+    pub(crate) kind: String,
+    pub(crate) key: String,
+    /// The part of the samples in each bucket that found waiting jobs, the oldest first. `None` where no sample was taken.
+    pub(crate) parts: Vec<Option<f64>>,
+    /// The part of all samples.
+    pub(crate) part: f64,
+    /// The mean time for which the first job had waited at those samples.
+    pub(crate) waited: Duration,
+}
+
+/// Returns the gates for which jobs waited in a time range, the most saturated first. Returns `None` if no sample was taken.
+///
+/// # Errors
+/// If the database does not answer or has no tables.
+pub(crate) fn gate_curves<C: AsConn + ?Sized>(
+    conn: &mut C,
+    range: TimeRange,
+) -> Result<Option<Vec<GateCurve>>> {
+    let mut conn = own(conn);
+    let ids = read_ids(&mut conn)?;
+    let span = range.span(ids.now);
+    let is_gate = |queue: &str, _: &str| queue.is_empty();
+    let gates = history::buckets(&mut conn, &ids, range.resolution(), span, is_gate);
+    let mut gates = gates.during("read the history")?;
+    let all = gates.remove(&Default::default()).unwrap_or_default();
+    let taken = all.iter();
+    let taken = taken.filter_map(|(start, cell)| Some((start - span.from, cell.fleet?.samples())));
+    let taken = by_bucket(range, taken);
+    let sum: u64 = taken.iter().sum();
+    if sum == 0 {
+        return Ok(None);
+    }
+    let curves = gates.into_iter().filter_map(|((_, name), cells)| {
+        let mut waits = Histogram::default();
+        cells
+            .values()
+            .for_each(|cell| waits.merge(&cell.tally.wait));
+        let found = cells.iter();
+        let found = found.map(|(start, cell)| (start - span.from, cell.tally.wait.count()));
+        let parts = by_bucket(range, found).into_iter().zip(&taken);
+        let parts = parts.map(|(found, taken)| (*taken > 0).then(|| found as f64 / *taken as f64));
+        let (kind, key) = name.split_once('/').unwrap_or(("", &name));
+        Some(GateCurve {
+            kind: kind.to_owned(),
+            key: key.to_owned(),
+            parts: parts.collect(),
+            part: waits.count() as f64 / sum as f64,
+            waited: waits.mean()?,
+        })
+    });
+    let mut curves: Vec<GateCurve> = curves.collect();
+    curves.sort_by(|one, other| {
+        let most = other.part.total_cmp(&one.part);
+        most.then(other.waited.cmp(&one.waited))
+    });
+    Ok(Some(curves))
+}
+
+/// Adds up numbers of samples by the bucket of their time, which is in seconds since the start of the range.
+fn by_bucket(range: TimeRange, samples: impl Iterator<Item = (i64, u64)>) -> Vec<u64> {
+    let mut sums = vec![0; range.buckets()];
+    for (seconds, samples) in samples {
+        let place = usize::try_from(seconds.div_euclid(range.step())).ok();
+        if let Some(sum) = place.and_then(|place| sums.get_mut(place)) {
+            *sum += samples;
+        }
+    }
+    sums
 }

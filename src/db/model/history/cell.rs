@@ -45,6 +45,12 @@ impl FleetGauge {
         sum as f64 / self.samples.max(1) as f64
     }
 
+    /// Returns how many samples were taken.
+    #[doc(hidden)]
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
     /// Returns how many workers were registered, on average over the samples.
     pub fn workers(&self) -> f64 {
         self.mean(self.workers)
@@ -113,12 +119,14 @@ impl Cell {
     }
 }
 
-/// A sample of the queues and workers.
+/// A sample of the queues, the workers and the gates.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GaugeSample {
     /// The queues with ready jobs, by name.
     pub(crate) queues: Vec<(String, QueueGauge)>,
     pub(crate) fleet: FleetGauge,
+    /// The gates for which jobs wait, such as `rate/api`: for how long the first jobs have waited.
+    pub(crate) gates: BTreeMap<String, Duration>,
 }
 
 // --- The bytes in which cells are stored: a version, then the format of `postcard` ---

@@ -96,7 +96,7 @@ impl<T: Default> BySeries<T> {
 }
 
 /// Returns a name that can be stored: not empty, and not too long for an index.
-fn cut(name: &str) -> &str {
+pub(crate) fn cut(name: &str) -> &str {
     if name.is_empty() {
         return OTHER;
     }

@@ -59,6 +59,9 @@ struct SeriesName {
     now: i64,
 }
 
+/// The most series of gates, beside that of the `other` ones.
+const MOST_GATES: usize = 50;
+
 /// The ids of all series.
 #[derive(Debug, Default)]
 pub struct SeriesIds {
@@ -68,15 +71,18 @@ pub struct SeriesIds {
     wholes: BTreeMap<String, i64>,
     /// Of a queue and a class.
     pub(crate) pairs: BySeries<i64>,
+    /// Of gates for which jobs waited, by kind and key: `rate/api`. They have no queue, and a wait for each sample.
+    pub(crate) gates: BTreeMap<String, i64>,
     /// The time now, in seconds since 1970.
     pub now: i64,
 }
 
 impl SeriesIds {
-    /// Adds a series. Both names are empty for everything, and the class for a whole queue.
+    /// Adds a series. Both names are empty for everything, the class for a whole queue, and the queue for a gate.
     pub(crate) fn insert(&mut self, queue: &str, class: &str, id: i64) {
         match (queue, class) {
-            ("", _) => self.all = Some(id),
+            ("", "") => self.all = Some(id),
+            ("", gate) => drop(self.gates.insert(gate.to_owned(), id)),
             (_, "") => drop(self.wholes.insert(queue.to_owned(), id)),
             _ => self.pairs.insert(queue, class, id),
         }
@@ -88,7 +94,8 @@ impl SeriesIds {
         whole.or_else(|| self.pairs.only(queue).copied())
     }
 
-    /// Returns the queue, the class and the id of all series: of everything, of whole queues, and of classes in queues.
+    /// Returns the queue, the class and the id of all series: of everything, of whole queues, of classes in queues, and of
+    /// gates.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str, i64)> {
         let all = self.all.map(|id| ("", "", id));
         let queues = self.wholes.keys().map(String::as_str);
@@ -97,13 +104,21 @@ impl SeriesIds {
         let queues = queues.filter_map(|queue| Some((queue, "", self.queue(queue)?)));
         let pairs = self.pairs.iter();
         let pairs = pairs.map(|(queue, class, id)| (queue, class, *id));
-        all.into_iter().chain(queues).chain(pairs)
+        let gates = self.gates.iter();
+        let gates = gates.map(|(gate, id)| ("", gate.as_str(), *id));
+        all.into_iter().chain(queues).chain(pairs).chain(gates)
     }
 
     /// Returns whether a further class of this queue needs a series of the whole queue first.
     pub(crate) fn lacks_whole(&self, queue: &str) -> Option<i64> {
         let only = self.pairs.only(queue).copied();
         only.filter(|_| !self.wholes.contains_key(queue))
+    }
+
+    /// Returns whether one more gate may have a series of its own.
+    pub(crate) fn has_room_for_gate(&self) -> bool {
+        let names = self.gates.keys().filter(|name| *name != OTHER);
+        names.count() < MOST_GATES
     }
 
     /// Returns how many series of whole queues there are.
@@ -206,8 +221,23 @@ pub(crate) fn unused(conn: &mut Conn<'_>, age: Duration, chunk: usize) -> QueryR
     Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
-/// Deletes series.
+/// Returns series of gates for which no job has waited for `age`, those for which none has for longest first.
+pub(crate) fn idle_gates(conn: &mut Conn<'_>, age: Duration, most: i64) -> QueryResult<Vec<i64>> {
+    let text = "SELECT id FROM windlass_stats_series WHERE queue_name = '' AND class_name <> '' \
+         AND folded_at < {later $1} ORDER BY folded_at, id LIMIT $2";
+    let rows: Vec<Id> = Statement::new(text)
+        .bind(-micros(age))
+        .bind(most)
+        .uncached()
+        .load(conn)?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// Deletes series with their buckets and totals.
 pub(crate) fn delete(conn: &mut Conn<'_>, ids: &[i64]) -> QueryResult<()> {
+    for resolution in Resolution::ALL.into_iter().chain([Resolution::AllTime]) {
+        clear(conn, ids, resolution, i64::MAX)?;
+    }
     let text = "DELETE FROM windlass_stats_series WHERE id IN {in $1}";
     Statement::new(text)
         .bind(id_list(ids))

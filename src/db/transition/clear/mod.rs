@@ -278,9 +278,6 @@ pub(crate) fn unused(conn: &mut Conn<'_>, chunk: usize) -> QueryResult<ClearedPa
         let age = Duration::from_secs(kept) + DAY;
         let unused = series::unused(conn, age, SERIES)?;
         if !unused.is_empty() {
-            for resolution in Resolution::ALL {
-                series::clear(conn, &unused, resolution, i64::MAX)?;
-            }
             series::delete(conn, &unused)?;
         }
         QueryResult::Ok(unused.len())

@@ -9,6 +9,7 @@ mod processes;
 mod queue;
 mod queues;
 mod recurring;
+mod saturation;
 
 use super::client::{Reply, get, post, serve};
 use crate::support::TestDb;

@@ -6,7 +6,9 @@ use crate::read::sql::totals;
 use crate::web::http::{PageError, Response};
 use crate::web::pages::queues::{actor, back, named};
 use crate::web::pages::rates::{self, RatePageLines};
+use crate::web::pages::saturation::{self, SaturationLine};
 use crate::web::pages::tenants::{self, TenantLines};
+use crate::web::pages::words::{self, RangeTab};
 use crate::web::request::panels::Panel;
 use crate::web::request::route::Cx;
 use crate::web::request::shell::Shell;
@@ -29,6 +31,10 @@ struct LimitsPage {
     set: Panel<Vec<RunTimeLimit>>,
     rates: Panel<RatePageLines>,
     shares: Panel<TenantLines>,
+    /// `None` if no sample was taken in the range.
+    saturation: Panel<Option<Vec<SaturationLine>>>,
+    ranges: Vec<RangeTab>,
+    range_words: &'static str,
     search: KeyFilter,
 }
 
@@ -52,9 +58,14 @@ pub(crate) fn show(cx: &mut Cx<'_>) -> Result<Response, PageError> {
     let shares = cx.panel("the shared queues", |conn| {
         tenants::read(conn, queue.as_deref())
     });
+    let range = words::chosen(cx.request);
+    let saturation = cx.panel("the saturation", |conn| saturation::read(conn, range));
     let page = LimitsPage {
         rates,
         shares,
+        saturation,
+        ranges: words::tabs(cx.request),
+        range_words: words::in_words(range),
         lead: lead(now.ready()),
         keys: now.map(|now| KeyPageLines {
             lines: key_lines(&now),

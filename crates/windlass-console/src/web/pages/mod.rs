@@ -17,5 +17,6 @@ pub(crate) mod queue;
 pub(crate) mod queues;
 pub(crate) mod rates;
 pub(crate) mod recurring;
+pub(crate) mod saturation;
 pub(crate) mod tenants;
 pub(crate) mod words;

@@ -250,6 +250,8 @@ pub(crate) enum SparkLocation {
     Measure,
     /// In a cell of a table.
     Cell,
+    /// In a wide cell, of parts of a whole.
+    Part,
 }
 
 /// Returns a curve from zero up through the values, oldest first; its last point is marked. `label`
@@ -260,9 +262,10 @@ pub(crate) fn spark(
     is_bad: bool,
     label: &str,
 ) -> Markup {
-    let width = match location {
-        SparkLocation::Measure => 152.0,
-        SparkLocation::Cell => 96.0,
+    let (width, least, look) = match location {
+        SparkLocation::Measure => (152.0, 0.0, ""),
+        SparkLocation::Cell => (96.0, 0.0, ""),
+        SparkLocation::Part => (152.0, 1.0, " wide"),
     };
     let known = || {
         values
@@ -274,7 +277,7 @@ pub(crate) fn spark(
     if known().next().is_none() {
         return Markup::default();
     }
-    let most = known().fold(0.0, f64::max);
+    let most = known().fold(least, f64::max);
     let step = (width - 6.0) / (values.len().max(2) - 1) as f64;
     let height = |value: f64| match most > 0.0 {
         true => HEIGHT - 2.0 - (value / most) * (HEIGHT - 4.0),
@@ -291,7 +294,7 @@ pub(crate) fn spark(
     });
     let bad = if is_bad { " bad" } else { "" };
     Markup::trusted(format!(
-        "<svg class=\"spark{bad}\" viewBox=\"0 0 {width} {HEIGHT}\" role=\"img\" aria-label=\"{}\">{}{}</svg>",
+        "<svg class=\"spark{look}{bad}\" viewBox=\"0 0 {width} {HEIGHT}\" role=\"img\" aria-label=\"{}\">{}{}</svg>",
         escaped(label),
         PathData::through(points).element("line"),
         circle.unwrap_or_default(),
@@ -411,5 +414,7 @@ mod tests {
         assert!(spark(SparkLocation::Cell, &[None, None], false, "").is_empty());
         let zero = spark(SparkLocation::Measure, &[Some(0.0)], false, "").to_string();
         assert!(zero.contains("M2 18h1"), "{zero}");
+        let part = spark(SparkLocation::Part, &[Some(0.0), Some(0.5)], false, "").to_string();
+        assert!(part.contains("M2 18 148 10"), "{part}");
     }
 }
