@@ -263,13 +263,15 @@ struct GoneLine {
     gate: Option<String>,
 }
 
-/// Deletes blocked executions of jobs that wait no longer. Others of an ordered key may have waited behind them.
+/// Deletes blocked executions of jobs that wait no longer. Others of their lines, or of an ordered key, may have waited behind
+/// them: for a rate until the first has the tokens that it costs.
 pub(crate) fn take(conn: &mut Conn<'_>, jobs: &[i64]) -> QueryResult<()> {
     let text = "DELETE FROM solid_queue_blocked_executions WHERE job_id IN {in $1} RETURNING gate";
     let gone: Vec<GoneLine> = Statement::new(text).bind(id_list(jobs)).load(conn)?;
-    let lines = gone.into_iter().filter_map(|row| row.gate);
-    let keys = lines.filter_map(|line| GateLine::of(&line).limit);
-    wanted_keys::request_promotion(conn, &keys.collect())
+    let lines: BTreeSet<String> = gone.into_iter().filter_map(|row| row.gate).collect();
+    let keys = lines.iter().filter_map(|line| GateLine::of(line).limit);
+    wanted_keys::request_promotion(conn, &keys.collect())?;
+    wanted_keys::request(conn, lines.into_iter().map(NewRequest::Gate))
 }
 
 #[derive(QueryableByName)]

@@ -278,6 +278,8 @@ pub(crate) struct PoolSetup {
 pub(crate) struct Prefetch {
     /// In nanoseconds. Threads that write at the same time may lose a measurement.
     guess: AtomicU64,
+    /// The mean time of the last jobs, in nanoseconds. One that was interrupted counts little.
+    mean: AtomicU64,
     /// Until when nothing is claimed ahead, in nanoseconds since boot.
     paused_until: AtomicU64,
     /// The usual time of a claim, in nanoseconds.
@@ -315,6 +317,9 @@ const BRIEF: Duration = Duration::from_millis(2);
 /// many of them.
 const BRIEF_FOR_SHORT: Duration = Duration::from_millis(8);
 const VERY_SHORT: Duration = Duration::from_micros(250);
+
+/// The number of jobs over which a mean is taken.
+const MEAN_OF: u64 = 64;
 
 /// The same as [`MOST`]: all that run at most once fail if the process dies, and a rate counts starts a little early.
 const FEW_ONCE: usize = 100;
@@ -354,6 +359,7 @@ impl Default for Prefetch {
     fn default() -> Self {
         Prefetch {
             guess: AtomicU64::new(nanos(UNKNOWN)),
+            mean: AtomicU64::new(nanos(UNKNOWN)),
             paused_until: AtomicU64::new(0),
             claiming: AtomicU64::new(0),
             ahead_of: AtomicU8::new(AheadOf::AnyJobs as u8),
@@ -377,6 +383,9 @@ impl Prefetch {
     /// Takes the duration of a job into the estimate.
     pub(crate) fn note(&self, ran: Duration) {
         let (guess, ran) = (self.guess.load(Ordering::Relaxed), nanos(ran));
+        let mean = self.mean.load(Ordering::Relaxed);
+        let mean = mean - mean / MEAN_OF + ran / MEAN_OF;
+        self.mean.store(mean, Ordering::Relaxed);
         let next = if ran > guess {
             guess.midpoint(ran)
         } else {
@@ -435,14 +444,15 @@ impl Prefetch {
 
     /// Returns how many jobs the threads start within a time.
     fn within(&self, time: Duration, threads: usize) -> usize {
-        let guess = self.guess.load(Ordering::Relaxed).max(1);
-        let (time, most) = match self.ahead_of() {
-            AheadOf::AnyJobs => (time, MOST),
-            AheadOf::Shares if guess < nanos(VERY_SHORT) => (time.min(BRIEF_FOR_SHORT), MOST),
-            AheadOf::Shares | AheadOf::Rates => (time.min(BRIEF), FEW_OF_RATES),
-            AheadOf::AtMostOnce => (time.min(BRIEF), FEW_ONCE),
+        let guess = self.guess.load(Ordering::Relaxed);
+        let mean = guess.min(self.mean.load(Ordering::Relaxed));
+        let (time, each, most) = match self.ahead_of() {
+            AheadOf::AnyJobs => (time, guess, MOST),
+            AheadOf::Shares if mean < nanos(VERY_SHORT) => (time.min(BRIEF_FOR_SHORT), mean, MOST),
+            AheadOf::Shares | AheadOf::Rates => (time.min(BRIEF), mean, FEW_OF_RATES),
+            AheadOf::AtMostOnce => (time.min(BRIEF), guess, FEW_ONCE),
         };
-        let jobs = nanos(time).saturating_mul(threads as u64) / guess;
+        let jobs = nanos(time).saturating_mul(threads as u64) / each.max(1);
         usize::try_from(jobs).unwrap_or(most).min(most)
     }
 }

@@ -6,6 +6,7 @@ use crate::support::TestDb;
 use crate::support::jobs::{Log, Note};
 use crate::support::wait::until;
 use std::sync::Arc;
+use windlass::jobs;
 use windlass::limits::Rate;
 use windlass::{Dispatcher, NewJob, Registry, Worker, enqueue_all};
 
@@ -157,7 +158,33 @@ fn what_waits_outlives_its_processes(db: &TestDb) {
     drop(worker);
 }
 
+/// A look at a key waits for the tokens that its first job costs: that one is gone, or another has come before it.
+fn a_cheaper_job_does_not_wait_for_a_costly_one(db: &TestDb) {
+    let mut conn = db.connection();
+    let rate = |cost| Rate::per_hour(2).burst(4).key("api").cost(cost);
+    let log = Arc::new(Log::default());
+    let registry = Registry::new().register::<Note>(Arc::clone(&log));
+    let worker = Worker::new(&db.database, registry).threads(1).start();
+    let worker = worker.unwrap();
+    let waits = "SELECT count(*) AS n FROM windlass_rates WHERE has_waiting";
+    note("first", rate(1)).enqueue(&mut conn).unwrap();
+    until("the first has run", || log.len() == 1);
+    let costly = note("costly", rate(4)).enqueue(&mut conn).unwrap();
+    note("cheap", rate(1)).enqueue(&mut conn).unwrap();
+    until("both wait", || db.count(waits) == 1);
+    jobs::cancel(&mut conn, costly.id).unwrap();
+    until("the cheap one has run", || log.len() == 2);
+    note("costly", rate(4)).enqueue(&mut conn).unwrap();
+    until("it waits", || db.count(waits) == 1);
+    let urgent = note("urgent", rate(1)).priority(-1);
+    urgent.enqueue(&mut conn).unwrap();
+    until("the urgent one has run", || log.len() == 3);
+    assert_eq!(log.lines(), ["first", "cheap", "urgent"]);
+    worker.stop();
+}
+
 on_each_database!(
+    a_cheaper_job_does_not_wait_for_a_costly_one,
     no_window_has_too_many_starts,
     a_worker_needs_no_dispatcher,
     a_costly_job_is_not_forgotten,

@@ -102,6 +102,24 @@ fn an_ordered_key_stays_in_order(db: &TestDb) {
     assert_eq!(order, tenants);
 }
 
+/// Among tenants, such a job has the priority that it names.
+fn an_ordered_key_is_ahead_of_no_other_tenant(db: &TestDb) {
+    share(db);
+    let mut conn = db.connection();
+    enqueue_all(&mut conn, jobs_of("globex", 20)).unwrap();
+    let ordered = jobs_of("acme", 20).enumerate().map(|(number, job)| {
+        let key = Concurrency::new(1).group(format!("ledger {number}"));
+        job.concurrency(key.ordered())
+    });
+    enqueue_all(&mut conn, ordered).unwrap();
+    let order = drained(db);
+    let counts = of_each(&order, 20);
+    assert!(
+        counts.values().all(|count| (8..13).contains(count)),
+        "{order:?}"
+    );
+}
+
 /// A job that does not wait for a slot waits for its turn, and is discarded then.
 fn a_job_that_does_not_wait_is_discarded(db: &TestDb) {
     share(db);
@@ -299,6 +317,7 @@ on_each_database!(
     a_rate_and_a_limit_of_a_tenant,
     a_rate_of_all_tenants,
     an_ordered_key_stays_in_order,
+    an_ordered_key_is_ahead_of_no_other_tenant,
     a_job_that_does_not_wait_is_discarded,
     a_job_waits_for_its_time_and_its_parents_first,
     a_retry_waits_for_its_turn,

@@ -379,8 +379,12 @@ pub(crate) struct JobInLine {
     pub(crate) line: String,
     #[diesel(sql_type = BigInt)]
     pub(crate) job_id: i64,
+    /// Its place in the line: one of an ordered key comes first.
     #[diesel(sql_type = Integer)]
     pub(crate) priority: i32,
+    /// The priority of the job.
+    #[diesel(sql_type = Integer)]
+    pub(crate) level: i32,
     #[diesel(sql_type = Nullable<Text>)]
     pub(crate) rates: Option<String>,
     #[diesel(sql_type = Text)]
@@ -406,7 +410,7 @@ pub(crate) fn first_of(
     lines: &[(&str, i64)],
     in_order: i32,
 ) -> QueryResult<Vec<JobInLine>> {
-    const COLUMNS: &str = "b.job_id, b.priority, j.rates, j.queue_name, j.tenant, \
+    const COLUMNS: &str = "b.job_id, b.priority, j.priority AS level, j.rates, j.queue_name, j.tenant, \
          coalesce(j.concurrency_conflict = 'discard' AND j.last_claim_id IS NULL AND j.attempts = 0 AND j.crash_count = 0, false) AS discards";
     match conn.dialect() {
         Dialect::Postgres => {

@@ -157,8 +157,8 @@ pub(crate) fn waiting_among(
         return Ok(BTreeSet::new());
     }
     let text = "SELECT l.line FROM {rows $1} CROSS JOIN windlass_lines l WHERE l.line = value ->> 0 AND l.gate_kind || '' = 'share' \
-         AND l.priority + 0 <= (SELECT b.priority FROM solid_queue_blocked_executions b WHERE b.gate = l.line \
-           ORDER BY b.priority, b.job_id LIMIT 1)";
+         AND l.priority + 0 <= (SELECT j.priority FROM solid_queue_jobs j WHERE j.id = (SELECT b.job_id \
+           FROM solid_queue_blocked_executions b WHERE b.gate = l.line ORDER BY b.priority, b.job_id LIMIT 1))";
     let lines = serde_json::to_string(lines).unwrap_or_default();
     let rows: Vec<LineAtShare> = Statement::new(text).bind(lines).load(conn)?;
     Ok(rows.into_iter().map(|row| row.line).collect())

@@ -265,6 +265,9 @@ impl Gates {
                 Some((GateKind::Limit, _)) if job.discards => {
                     passed.full.push((job.job_id, job.line))
                 }
+                Some((GateKind::Share, key)) => {
+                    line.stop(GateKind::Share, &key, Some((job.level, job.job_id)));
+                }
                 Some((kind, key)) => line.stop(kind, &key, Some((job.priority, job.job_id))),
             }
         }

@@ -70,7 +70,7 @@ impl RateGate {
         let is_early = |row: &RateRow| match (row.has_waiting, row.due_at) {
             // The clock has been set back.
             _ if is_ahead(row, now) => false,
-            (true, Some(due)) => due > now,
+            (true, Some(due)) => due > now && !may_pass(row, now),
             (_, due) => due.is_some() && row.counted_at.saturating_add(TICK) > now,
         };
         let used = used.as_ref();
@@ -288,6 +288,16 @@ fn counted(row: &RateRow, now: i64) -> RateBucket {
             false => row.counted_at,
         },
     }
+}
+
+/// Returns whether a job may pass that costs less than the first one for which the look waits: that one may be gone, or another
+/// have come before it.
+fn may_pass(row: &RateRow, now: i64) -> bool {
+    let is_closed = row.closed_until.is_some_and(|until| until > now);
+    let mut bucket = counted(row, now);
+    bucket.fill(now);
+    let room = bucket.room(PromisedJobs::all(&row.promised()));
+    !is_closed && row.counted_at.saturating_add(TICK) <= now && room > 0
 }
 
 fn is_ahead(row: &RateRow, now: i64) -> bool {

@@ -220,7 +220,7 @@ impl ShareGates {
         let of_jobs = jobs.iter().filter_map(|job| {
             let line = *by_name.get(&*job.line)?;
             self.gate_of(line)?;
-            key_of(line, job.priority)
+            key_of(line, job.level)
         });
         let keys: BTreeSet<ShareKey> = of_jobs.collect();
         self.read_uses(conn, keys.iter().collect())
@@ -285,7 +285,7 @@ impl ShareGates {
             let Some(line) = by_name.get(&*job.line) else {
                 continue;
             };
-            let Some(used) = key_of(line, job.priority).and_then(|key| uses.get_mut(&key)) else {
+            let Some(used) = key_of(line, job.level).and_then(|key| uses.get_mut(&key)) else {
                 continue;
             };
             let Some(share) = &line.gates.share else {
@@ -295,7 +295,7 @@ impl ShareGates {
                 continue;
             };
             let turn = Turn {
-                priority: job.priority,
+                priority: job.level,
                 pass: used.pass,
             };
             if gate.unread.is_some_and(|unread| turn > unread) {
@@ -343,7 +343,7 @@ impl ShareGates {
         }
         gate.room -= 1;
         gate.passed.push(job.job_id);
-        let Some(key) = key_of(line, job.priority) else {
+        let Some(key) = key_of(line, job.level) else {
             return;
         };
         if let Some(used) = self.used.get_mut(&key) {
