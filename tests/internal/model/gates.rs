@@ -3,6 +3,7 @@
 
 use crate::db::internal_tests::model::limits::{self, DISCARDS, ORDERED, SLOTS};
 use crate::db::internal_tests::model::reference::Answer;
+use crate::db::internal_tests::model::shares::{Lead, Rivals};
 use crate::db::internal_tests::model::state::{Job, Model, Place};
 use crate::db::internal_tests::model::step::Step;
 use crate::db::internal_tests::model::transitions::Taken;
@@ -167,9 +168,9 @@ impl Model {
                     .is_none_or(|(queue, _)| !self.has_ready(queue))
         });
         let stuck = stuck.next()?;
+        let rates = &self.rates;
         Some(format!(
-            "job {stuck} waits for nothing: {:?}",
-            self.jobs[stuck]
+            "job {stuck} waits for nothing, of {firsts:?}: {rates:?}"
         ))
     }
 
@@ -184,7 +185,7 @@ impl Model {
 
     /// Returns whether a job before this one waits for more tokens of a key than there are.
     fn is_held_up(&self, job: usize, key: u8, firsts: &[usize]) -> bool {
-        let place = |job: usize| (self.jobs[job].new.priority, job);
+        let place = |job: usize| (limits::rank(&self.jobs[job]), job);
         let mut before = firsts.iter().filter(|first| place(**first) < place(job));
         before.any(|first| {
             let mut rates = self.jobs[*first].new.rates.iter();
@@ -256,6 +257,11 @@ pub fn kinds(step: &Step, before: &Model, after: &Model) -> Vec<String> {
     if !matches!(step, Step::Promote | Step::PromoteOn) {
         return kinds;
     }
+    let has_moved =
+        |(rivals, lead): (&Rivals, &Lead)| before.leads.get(rivals).is_some_and(|old| old != lead);
+    if after.leads.iter().any(has_moved) {
+        kinds.push("Promote in turns".to_owned());
+    }
     for (number, (old, new)) in before.jobs.iter().zip(&after.jobs).enumerate() {
         let share = before.share(number).is_some();
         let gates = (share, old.new.rates.len(), old.new.limit.is_some());
@@ -281,6 +287,13 @@ pub fn kinds(step: &Step, before: &Model, after: &Model) -> Vec<String> {
             _ => continue,
         };
         kinds.push(format!("Promote {what}"));
+        let waited = |(key, _): &(u8, u8)| {
+            let rate = before.rates.get(key);
+            rate.is_some_and(|rate| rate.counted_at < after.now)
+        };
+        if new.place == Place::Ready && old.new.rates.iter().any(waited) {
+            kinds.push("Promote after time has passed".to_owned());
+        }
     }
     kinds
 }

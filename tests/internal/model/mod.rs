@@ -145,7 +145,7 @@ fn kinds(step: &Step, answer: &Answer) -> Vec<String> {
 }
 
 /// The kinds of steps without which a run of all cases proves nothing.
-const MUST_HAPPEN: [&str; 113] = [
+const MUST_HAPPEN: [&str; 136] = [
     "Claim none",
     "Claim one",
     "Claim some",
@@ -259,6 +259,29 @@ const MUST_HAPPEN: [&str; 113] = [
     "ClearEvents one",
     "Move cancels a wait",
     "Move discards a wait",
+    "PromoteOn",
+    "PassTime",
+    "Reopen no",
+    "End RateLimited",
+    "ShareQueue yes",
+    "ShareQueue no",
+    "UnshareQueue yes",
+    "UnshareQueue no",
+    "Weigh yes",
+    "Weigh no",
+    "Promote takes a place in line",
+    "Promote by a rate",
+    "Promote by two rates",
+    "Promote by a rate and a slot",
+    "Promote by a turn",
+    "Promote by a turn and a rate",
+    "Promote by a turn and a slot",
+    "Promote after the end of turns",
+    "Promote discards in line",
+    "Promote held back by a rate",
+    "Promote held back by turns",
+    "Promote in turns",
+    "Promote after time has passed",
 ];
 
 fn number_from_env(name: &str) -> Option<u64> {
@@ -355,6 +378,24 @@ fn rare_steps_agree(databases: &[TestDb]) {
                 &promotes,
             ]
             .concat(),
+        ),
+        (
+            "Promote by all gates",
+            vec![
+                Step::ShareQueue { queue: 0 },
+                Step::Enqueue(step::gated()),
+                Step::PromoteOn,
+            ],
+        ),
+        (
+            "Reopen yes",
+            vec![
+                Step::Enqueue(step::gated()),
+                Step::PromoteOn,
+                step::claims_all(),
+                step::is_refused(),
+                Step::Reopen { key: 0 },
+            ],
         ),
         // A replacement has its own tags, and here none.
         (
@@ -490,7 +531,9 @@ fn postgres_and_sqlite_do_what_the_reference_does() {
 
 /// Faults of the transitions, each of which a run must find. The last two are
 /// the subject's own, the others stand in `src`.
-const FAULTS: [&str; 7] = [
+const FAULTS: [&str; 9] = [
+    "rate_ignored",
+    "turns_by_age",
     "failure_not_noted",
     "event_wakes_none",
     "claim_without_process",

@@ -24,7 +24,7 @@ const HOUR: i64 = 3_600 / UNIT as i64;
 pub struct KeyTokens {
     /// In parts.
     level: i64,
-    counted_at: i64,
+    pub counted_at: i64,
     closed_until: i64,
     /// What jobs cost that were let through, and of which no start was counted.
     promised: BTreeMap<usize, i64>,

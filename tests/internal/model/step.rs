@@ -441,25 +441,45 @@ fn gates_of_job(gates: bool) -> impl Strategy<Value = (Vec<(u8, u8)>, Option<u8>
     })
 }
 
-/// Time that passes, and settings of rates and shares.
+/// Jobs of tenants that wait for nothing but their turn.
+fn of_tenants() -> impl Strategy<Value = Step> {
+    let job = |(tenant, priority)| New {
+        priority,
+        tenant: Some(tenant),
+        ..plain()
+    };
+    let jobs = vec((0..3_u8, 0..2_i32).prop_map(job), 2..6);
+    jobs.prop_map(|jobs| Step::EnqueueAll {
+        jobs,
+        roll_back: false,
+    })
+}
+
+/// Time that passes, settings of rates and shares, and what makes jobs go on.
 fn gates() -> impl Strategy<Value = Step> {
-    let (queue, tenant) = (|| 0..3_u8, 0..3_u8);
+    let queue = || prop_oneof![3 => Just(0), 1 => 1..3_u8];
     prop_oneof![
-        5 => Just(Step::PromoteOn),
+        8 => Just(Step::PromoteOn),
+        8 => Just(claims_all()),
+        4 => of_tenants(),
         // Never as long as a rate is closed.
-        5 => (1..9_u8).prop_map(|half| Step::PassTime { units: 2 * half }),
+        4 => (1..9_u8).prop_map(|half| Step::PassTime { units: 2 * half }),
         1 => (0..3_u8).prop_map(|key| Step::Reopen { key }),
-        3 => queue().prop_map(|queue| Step::ShareQueue { queue }),
+        4 => queue().prop_map(|queue| Step::ShareQueue { queue }),
         1 => queue().prop_map(|queue| Step::UnshareQueue { queue }),
-        1 => (queue(), tenant, 1..4_u8)
+        1 => (queue(), 0..3_u8, 1..4_u8)
             .prop_map(|(queue, tenant, weight)| Step::Weigh { queue, tenant, weight }),
     ]
 }
 
 /// An end of a run, and not only of a job whose process has died.
 fn end_of_run() -> impl Strategy<Value = End> {
-    let refused = (0..9_u16).prop_map(|half| End::RateLimited((2 * half + 1) * UNIT));
-    prop_oneof![9 => end(), 2 => refused]
+    prop_oneof![9 => end(), 3 => (0..9_u16).prop_map(refused)]
+}
+
+/// The other side says no, for a time in which no others end.
+fn refused(half: u16) -> End {
+    End::RateLimited((2 * half + 1) * UNIT)
 }
 
 fn sight() -> impl Strategy<Value = Sight> {
@@ -570,7 +590,7 @@ fn flows(gates: bool) -> impl Strategy<Value = Step> {
 
 /// Returns the steps of a sequence: of half of them, jobs have rates and tenants.
 pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    let gated = prop_oneof![6 => step(true), 1 => gates()];
+    let gated = prop_oneof![3 => step(true), 1 => gates()];
     prop_oneof![vec(step(false), 1..most), vec(gated, 1..most)]
 }
 
@@ -682,12 +702,31 @@ fn claims(limit: usize) -> Step {
 }
 
 pub fn fails() -> Step {
+    ends_in(End::Fail)
+}
+
+/// The other side refuses the job that runs.
+pub fn is_refused() -> Step {
+    ends_in(refused(0))
+}
+
+fn ends_in(end: End) -> Step {
     Step::End {
         by: By::Owner,
         claim: Which::Now(0),
-        end: End::Fail,
+        end,
         keep: true,
         last: LastRetry::None,
+    }
+}
+
+/// A job with a tenant, a rate and a concurrency key.
+pub fn gated() -> New {
+    New {
+        limit: Some(0),
+        rates: vec![(0, 1)],
+        tenant: Some(0),
+        ..plain()
     }
 }
 
