@@ -3,7 +3,7 @@
 
 use crate::db::internal_tests::model::limits::{self, DISCARDS, ORDERED, SLOTS};
 use crate::db::internal_tests::model::reference::Answer;
-use crate::db::internal_tests::model::shares::{Lead, Rivals};
+use crate::db::internal_tests::model::shares::{RivalLead, Rivals};
 use crate::db::internal_tests::model::state::{Job, Model, Place};
 use crate::db::internal_tests::model::step::Step;
 use crate::db::internal_tests::model::transitions::Taken;
@@ -13,10 +13,10 @@ use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A queue and a tenant.
-pub type ShareKey = (u8, u8);
+pub type QueueShare = (u8, u8);
 
 /// The tenant, the rates and the concurrency key that jobs have in common.
-type LineKey = (Option<ShareKey>, Vec<u8>, Option<u8>);
+type LineKey = (Option<QueueShare>, Vec<u8>, Option<u8>);
 
 /// Jobs that a promotion makes ready, and those that it discards.
 pub type Moves = (BTreeSet<usize>, BTreeSet<usize>);
@@ -49,7 +49,7 @@ impl Model {
     }
 
     /// Returns whose turn it is when a job goes on, if it has to wait for that.
-    pub fn share(&self, job: usize) -> Option<ShareKey> {
+    pub fn share(&self, job: usize) -> Option<QueueShare> {
         let job = &self.jobs[job];
         let is_part = job.is_shared || job.is_gated() && job.new.limit == Some(ORDERED);
         let share = (job.new.queue, job.new.tenant?);
@@ -183,10 +183,14 @@ impl Model {
         is_next && self.held_slots(key.into()) < self.slots(key.into())
     }
 
-    /// Returns whether a job before this one waits for more tokens of a key than there are.
+    /// Returns whether a job before this one waits for more tokens of a key than there are. Of an ordered key, any may.
     fn is_held_up(&self, job: usize, key: u8, firsts: &[usize]) -> bool {
         let place = |job: usize| (limits::rank(&self.jobs[job]), job);
-        let mut before = firsts.iter().filter(|first| place(**first) < place(job));
+        let ordered = self.waiting_for(ORDERED);
+        let mut before = firsts
+            .iter()
+            .chain(&ordered)
+            .filter(|first| place(**first) < place(job));
         before.any(|first| {
             let mut rates = self.jobs[*first].new.rates.iter();
             rates.any(|(of, cost)| *of == key && !self.has_tokens(*of, *cost))
@@ -257,8 +261,9 @@ pub fn kinds(step: &Step, before: &Model, after: &Model) -> Vec<String> {
     if !matches!(step, Step::Promote | Step::PromoteOn) {
         return kinds;
     }
-    let has_moved =
-        |(rivals, lead): (&Rivals, &Lead)| before.leads.get(rivals).is_some_and(|old| old != lead);
+    let has_moved = |(rivals, lead): (&Rivals, &RivalLead)| {
+        before.leads.get(rivals).is_some_and(|old| old != lead)
+    };
     if after.leads.iter().any(has_moved) {
         kinds.push("Promote in turns".to_owned());
     }

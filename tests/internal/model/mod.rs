@@ -531,9 +531,8 @@ fn postgres_and_sqlite_do_what_the_reference_does() {
 
 /// Faults of the transitions, each of which a run must find. The last two are
 /// the subject's own, the others stand in `src`.
-const FAULTS: [&str; 9] = [
+const FAULTS: [&str; 8] = [
     "rate_ignored",
-    "turns_by_age",
     "failure_not_noted",
     "event_wakes_none",
     "claim_without_process",

@@ -1,6 +1,6 @@
 //! Tenants that share a queue, by the reference and by a database.
 
-use crate::db::internal_tests::model::gates::ShareKey;
+use crate::db::internal_tests::model::gates::QueueShare;
 use crate::db::internal_tests::model::limits;
 use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::{Job, Model, Place};
@@ -18,7 +18,7 @@ pub type Rivals = (u8, i32, u8, u8);
 
 /// By how much more the first of two tenants has used than the other, since both wait: now, at least and at most.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Lead {
+pub struct RivalLead {
     now: i64,
     least: i64,
     most: i64,
@@ -34,12 +34,12 @@ pub fn new_tenant(tenant: Option<u8>) -> Option<String> {
 }
 
 impl Model {
-    fn turn(&self, share: ShareKey) -> i64 {
+    fn turn(&self, share: QueueShare) -> i64 {
         TURN / i64::from(self.weights.get(&share).copied().unwrap_or(1))
     }
 
     /// Returns the first job of each tenant that waits for nothing but its turn.
-    fn plain(&self) -> BTreeMap<ShareKey, usize> {
+    fn plain(&self) -> BTreeMap<QueueShare, usize> {
         let lines = self.lines().into_iter();
         let plain = lines.filter_map(|((share, keys, limit), jobs)| {
             let share = share.filter(|(queue, _)| self.shared.contains(queue))?;

@@ -5,9 +5,9 @@
 
 use crate::db::internal_tests::model::batches::{BatchState, InBatch};
 use crate::db::internal_tests::model::edges::{Asked, Edge};
-use crate::db::internal_tests::model::gates::ShareKey;
+use crate::db::internal_tests::model::gates::QueueShare;
 use crate::db::internal_tests::model::rates::KeyTokens;
-use crate::db::internal_tests::model::shares::{Lead, Rivals};
+use crate::db::internal_tests::model::shares::{RivalLead, Rivals};
 use crate::db::internal_tests::model::step::{By, End, New, When, Which};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,8 +119,8 @@ pub struct Model {
     pub shared: BTreeSet<u8>,
     /// The jobs that were ready when they began to, until the next promotion.
     pub starting: BTreeMap<u8, BTreeSet<usize>>,
-    pub weights: BTreeMap<ShareKey, u8>,
-    pub leads: BTreeMap<Rivals, Lead>,
+    pub weights: BTreeMap<QueueShare, u8>,
+    pub leads: BTreeMap<Rivals, RivalLead>,
 }
 
 impl Job {
