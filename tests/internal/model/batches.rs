@@ -64,6 +64,8 @@ fn nested() -> New {
         limit: None,
         name: None,
         max_crashes: None,
+        rates: Vec::new(),
+        tenant: None,
     }
 }
 

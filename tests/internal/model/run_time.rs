@@ -58,7 +58,7 @@ impl Model {
         self.jobs.iter().filter(is_of)
     }
 
-    fn held_slots(&self, key: usize) -> usize {
+    pub fn held_slots(&self, key: usize) -> usize {
         self.of_key(key).filter(|job| limits::is_held(job)).count()
     }
 
@@ -86,7 +86,8 @@ impl Model {
     pub fn semaphores(&self) -> Vec<(String, i64, bool, i64, i64)> {
         let keys = (0..SLOTS.len()).map(|key| {
             let held = self.held_slots(key) as i64;
-            let is_blocked = |job: &&Job| matches!(job.place, Place::Blocked { .. });
+            let is_blocked =
+                |job: &&Job| matches!(job.place, Place::Blocked { .. }) && !job.is_gated();
             let blocked = self.of_key(key).filter(is_blocked).count() as i64;
             let is_set = self.set_slots(key).is_some();
             (
@@ -119,6 +120,11 @@ impl Model {
             | Place::Failed(_) => {
                 job.arguments = arguments;
                 job.version += 1;
+                // Without a slot, it has used its tokens and its turn.
+                if job.is_gated() && job.new.limit.is_none() {
+                    self.enter(number);
+                }
+                self.forget_old(number);
                 EditOutcome::Done
             }
         }
