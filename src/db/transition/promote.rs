@@ -5,6 +5,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::conn::dialect::{Dialect, Execution};
 use crate::db::conn::sqlite_file::Refusal;
 use crate::db::conn::statement::Statement;
+use crate::db::model::claim::Claimed;
 use crate::db::model::outcome::{AttemptOutcome, JobFailure, ResultOutcome};
 use crate::db::table::blocked;
 use crate::db::table::jobs;
@@ -242,15 +243,13 @@ fn pass_gates(
             ..Promoted::default()
         });
     };
-    let (mut ready, mut claimed) = (passed.ready, Vec::new());
-    if let Some(by) = &watch.claims {
-        claimed = claim_passed(conn, &ready, by)?;
-        let started: Vec<i64> = claimed.iter().map(|job| job.job_id).collect();
-        blocked::delete(conn, &started)?;
-        let started = BTreeSet::from_iter(started);
-        ready.retain(|job| !started.contains(job));
-    }
+    let mut ready = passed.ready;
+    let claimed = start(conn, &mut ready, watch)?;
     make_ready(conn, &ready)?;
+    // A process looks again, by itself, at a queue of which it has started jobs.
+    let is_left = |queue: &&String| claimed.iter().all(|job| job.queue_name != **queue);
+    let rest = passed.rest.iter().filter(is_left);
+    gate::request_queues(conn, rest, passed.has_moved)?;
     Ok(Promoted {
         discarded: discard_jobs(conn, &passed.full)?,
         ready,
@@ -262,6 +261,23 @@ fn pass_gates(
         has_gates: true,
         ..Promoted::default()
     })
+}
+
+/// Claims the first of these jobs for the process that promotes, and takes them out.
+fn start(
+    conn: &mut Conn<'_>,
+    passed: &mut Vec<i64>,
+    watch: &GateWatch,
+) -> QueryResult<Vec<Claimed>> {
+    let Some(by) = &watch.claims else {
+        return Ok(Vec::new());
+    };
+    let claimed = claim_passed(conn, passed, by)?;
+    let started: Vec<i64> = claimed.iter().map(|job| job.job_id).collect();
+    blocked::delete(conn, &started)?;
+    let started: BTreeSet<i64> = started.into_iter().collect();
+    passed.retain(|job| !started.contains(job));
+    Ok(claimed)
 }
 
 /// Returns the open keys, with room for as many jobs as one promotion moves of each: fairly, so that no key holds up another.

@@ -2,7 +2,6 @@
 //! the reference takes its choice if that keeps all promises, and finds jobs that wait in vain.
 
 use crate::db::internal_tests::model::limits::{self, DISCARDS, ORDERED, SLOTS};
-use crate::db::internal_tests::model::rates::PACES;
 use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::shares::{RivalLead, Rivals};
 use crate::db::internal_tests::model::state::{Job, Model, Place};
@@ -159,10 +158,8 @@ impl Model {
         let alone = (0..SLOTS.len()).filter_map(|key| self.waiting_for(key as u8).first().copied());
         let all: BTreeSet<usize> = firsts.iter().copied().chain(alone).collect();
         let mut stuck = all.into_iter().filter(|job| {
-            // A job that cost more, and is gone, may have set the time of the next look.
-            let is_open = |(key, _): &(u8, u8)| {
-                let all = PACES[usize::from(*key)].1 as u8;
-                self.has_tokens(*key, all) && !self.is_held_up(*job, *key, &firsts)
+            let is_open = |(key, cost): &(u8, u8)| {
+                self.has_tokens(*key, *cost) && !self.is_held_up(*job, *key, &firsts)
             };
             self.has_slot(*job)
                 && self.jobs[*job].new.rates.iter().all(is_open)

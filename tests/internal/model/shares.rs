@@ -1,7 +1,6 @@
 //! Tenants that share a queue, by the reference and by a database.
 
 use crate::db::internal_tests::model::gates::QueueShare;
-use crate::db::internal_tests::model::limits;
 use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::{Job, Model, Place};
 use crate::db::internal_tests::model::step::QUEUES;
@@ -61,7 +60,7 @@ impl Model {
             let Some(share) = self.share(*job) else {
                 continue;
             };
-            let priority = limits::rank(&self.jobs[*job]);
+            let priority = self.jobs[*job].new.priority;
             let mut before = waiting.iter().filter(|((queue, _), first)| {
                 *queue == share.0
                     && self.jobs[**first].new.priority < priority

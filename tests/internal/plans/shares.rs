@@ -4,8 +4,8 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::claim::{ClaimQueues, ClaimsAtGate, NextJobs};
 use crate::db::model::new_row::NewRow;
 use crate::db::plans::{Work, run};
-use crate::db::table::shares;
 use crate::db::table::wanted_keys::BEGINNING;
+use crate::db::table::{rates, shares};
 use crate::db::transition::gate::GateWatch;
 use crate::db::transition::{enqueue, promote};
 use diesel::QueryResult;
@@ -43,7 +43,7 @@ pub(crate) const SHARES: [(&str, Work); 3] = [
         promote_all(conn)?;
         shares::requeue(conn, &jobs, "other")
     }),
-    ("claim what passes its gates", |conn, rows| {
+    ("start what passes its gates", |conn, rows| {
         assert!(shares::begin(conn, "fair", false)?);
         enqueue::insert_job(conn, &of_tenant("acme"))?;
         let mut watch = GateWatch::of_test();
@@ -67,6 +67,7 @@ pub(crate) const SHARES: [(&str, Work); 3] = [
         shares::floors(conn, &BTreeSet::from([("fair".to_owned(), 0)]))?;
         shares::unstarted(conn, &[1, 2])?;
         shares::waiting_among(conn, &[["line"]])?;
+        rates::note_passes(conn, &[("line", 7)])?;
         shares::read(conn, &BTreeSet::from(["unknown".to_owned()]))?;
         shares::postpone(conn, "unknown")?;
         shares::forget(conn, &[("fair", 0, i64::MAX)])

@@ -294,6 +294,25 @@ pub(crate) fn place_lines(conn: &mut Conn<'_>, lines: &[WaitingLine<'_>]) -> Que
         .execute(conn)
 }
 
+/// Notes what the tenants of lines that wait have used.
+pub(crate) fn note_passes(conn: &mut Conn<'_>, lines: &[(&str, i64)]) -> QueryResult<()> {
+    let input = InputRows {
+        names: ["line", "pass"],
+        rows: lines
+            .iter()
+            .map(|(line, pass)| [(*line).into(), (*pass).into()])
+            .collect(),
+    };
+    let dialect = conn.dialect();
+    let text = format!(
+        "UPDATE windlass_lines SET pass = input.pass FROM {} WHERE windlass_lines.line = input.line",
+        input.item(dialect)
+    );
+    Statement::new(text)
+        .bind_all(input.params(dialect))
+        .execute(conn)
+}
+
 /// Forgets lines in which no job waits.
 pub(crate) fn drop_lines(conn: &mut Conn<'_>, lines: &[&str]) -> QueryResult<()> {
     if lines.is_empty() {

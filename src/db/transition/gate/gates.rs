@@ -161,7 +161,7 @@ impl Gates {
             if let Some(key) = early.cloned() {
                 line.stop(GateKind::Rate, &key, None);
                 if let Some(gate) = self.rates.get_mut(&key) {
-                    gate.wait_for_tick();
+                    gate.wait_for_look(self.now);
                 }
             }
         }

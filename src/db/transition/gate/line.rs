@@ -4,6 +4,7 @@ use crate::db::conn::connection::Conn;
 use crate::db::model::gate_line::{GateLine, ShareOf};
 use crate::db::model::new_row::IN_ORDER;
 use crate::db::table::rates::{self, GateKind, LineAtGate};
+use crate::db::table::shares::ShareKey;
 use diesel::QueryResult;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -230,4 +231,29 @@ pub(super) fn read_ordered(conn: &mut Conn<'_>, lines: &mut [Line]) -> QueryResu
         }
     }
     Ok(())
+}
+
+/// Returns the shares of the first jobs of those lines that do not name one, as they are of ordered keys.
+pub(super) fn shares_of_ordered(
+    conn: &mut Conn<'_>,
+    found: &[LineAtGate],
+) -> QueryResult<BTreeMap<String, ShareOf>> {
+    let lines = found.iter().map(|found| found.line.clone());
+    let lines = lines.map(|name| Line::new(name, LineOrigin::AtShare));
+    let mut lines: Vec<Line> = lines.filter(|line| line.gates.share.is_none()).collect();
+    read_ordered(conn, &mut lines)?;
+    let shares = lines
+        .into_iter()
+        .filter_map(|line| Some((line.name, line.gates.share?)));
+    Ok(shares.collect())
+}
+
+/// Returns whose use the first job of a line counts for.
+pub(super) fn key_of_found(
+    found: &LineAtGate,
+    ordered: &BTreeMap<String, ShareOf>,
+) -> Option<ShareKey> {
+    let named = GateLine::of(&found.line).share;
+    let share = named.or_else(|| ordered.get(&found.line).cloned())?;
+    Some((share.queue, found.priority, share.tenant))
 }

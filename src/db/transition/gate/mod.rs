@@ -45,6 +45,10 @@ pub(crate) struct LetThrough {
     pub(crate) left_over: usize,
     /// True if more jobs may go on at once.
     pub(crate) has_rest: bool,
+    /// The queues of which more jobs may, for which the caller makes requests.
+    pub(crate) rest: BTreeSet<String>,
+    /// True if jobs or lines have gone on.
+    pub(crate) has_moved: bool,
     /// The number of lines that waited, and in which no job waits any more, or that wait for another gate now.
     pub(crate) followed: usize,
 }
@@ -92,10 +96,14 @@ pub(crate) fn let_through(
     let gone_on = lines.iter().filter(|line| line.has_gone_on()).count();
     let has_moved = !passed.ready.is_empty() || !full.is_empty() || gone_on > 0;
     request_rest(conn, lines, has_moved, &gates)?;
-    let has_rest = request_queues(conn, lines, has_moved, &gates.shares)?;
+    let left = gates.shares.left.iter();
+    request_queues(conn, left, false)?;
+    let rest = gates.shares.with_rest(lines);
     Ok(Some(LetThrough {
         left_over: lines.iter().filter(|line| line.is_locked).count() + gates.shares.left.len(),
-        has_rest: has_rest || lines.iter().any(Line::has_more),
+        has_rest: !rest.is_empty() || lines.iter().any(Line::has_more),
+        rest,
+        has_moved,
         followed: lines.iter().filter(|line| line.has_emptied()).count() + gone_on,
         ready: passed.ready,
         full,
@@ -149,22 +157,17 @@ fn request_rest(
     wanted_keys::request_later(conn, locked.map(request))
 }
 
-/// Requests queues of which more jobs may go on, which it returns, and those that another transaction has locked.
-fn request_queues(
+/// Requests looks at queues: at once, or if no process that hears of it could do more at present.
+pub(crate) fn request_queues<'q>(
     conn: &mut Conn<'_>,
-    lines: &[Line],
-    has_moved: bool,
-    shares: &ShareGates,
-) -> QueryResult<bool> {
-    let request = |queue: &String| NewRequest::Gate(ShareOf::gate(queue));
-    wanted_keys::request_later(conn, shares.left.iter().map(request))?;
-    let rest = shares.with_rest(lines);
-    let requests = rest.iter().map(request);
-    match has_moved {
-        true => wanted_keys::request(conn, requests)?,
-        false => wanted_keys::request_later(conn, requests)?,
+    queues: impl Iterator<Item = &'q String>,
+    at_once: bool,
+) -> QueryResult<()> {
+    let requests = queues.map(|queue| NewRequest::Gate(ShareOf::gate(queue)));
+    match at_once {
+        true => wanted_keys::request(conn, requests),
+        false => wanted_keys::request_later(conn, requests),
     }
-    Ok(!rest.is_empty())
 }
 
 /// Requests lines in which jobs wait, up to `most` after one, unless they are requested or wait for a rate that is theirs

@@ -70,7 +70,7 @@ impl RateGate {
         let is_early = |row: &RateRow| match (row.has_waiting, row.due_at) {
             // The clock has been set back.
             _ if is_ahead(row, now) => false,
-            (true, Some(due)) => due > now && !may_pass(row, now),
+            (true, Some(due)) => due > now,
             (_, due) => due.is_some() && row.counted_at.saturating_add(TICK) > now,
         };
         let used = used.as_ref();
@@ -154,11 +154,21 @@ impl RateGate {
         self.is_changed = true;
     }
 
-    /// Leaves jobs that have come within a tick of the last look to the next one.
-    pub(super) fn wait_for_tick(&mut self) {
-        if !self.has_waiting {
+    /// Leaves the jobs of a line that has come since the last look to the next one. Its first job may cost less than the one for
+    /// which the look waits: that may be gone, or come behind this one.
+    pub(super) fn wait_for_look(&mut self, now: i64) {
+        let mut bucket = self.bucket.clone();
+        bucket.fill(now);
+        let wait = match self.has_waiting {
+            true => bucket.wait(self.promised.saturating_add(1)),
+            false => Some(0),
+        };
+        let until = wait.map(|wait| now.saturating_add(wait).max(self.looked_at + TICK));
+        let until = until.max(self.closed_until.filter(|_| self.has_waiting));
+        let is_later = |due: i64| until.is_some_and(|until| until < due);
+        if !self.has_waiting || self.due_at.is_none_or(is_later) {
             self.has_waiting = true;
-            self.due_at = Some(self.looked_at + TICK);
+            self.due_at = until.or(self.due_at);
             self.is_changed = true;
         }
     }
@@ -288,16 +298,6 @@ fn counted(row: &RateRow, now: i64) -> RateBucket {
             false => row.counted_at,
         },
     }
-}
-
-/// Returns whether a job may pass that costs less than the first one for which the look waits: that one may be gone, or another
-/// have come before it.
-fn may_pass(row: &RateRow, now: i64) -> bool {
-    let is_closed = row.closed_until.is_some_and(|until| until > now);
-    let mut bucket = counted(row, now);
-    bucket.fill(now);
-    let room = bucket.room(PromisedJobs::all(&row.promised()));
-    !is_closed && row.counted_at.saturating_add(TICK) <= now && room > 0
 }
 
 fn is_ahead(row: &RateRow, now: i64) -> bool {

@@ -5,10 +5,10 @@
 //! of them as have room.
 
 use crate::db::conn::connection::Conn;
-use crate::db::model::gate_line::{GateLine, ShareOf};
+use crate::db::model::gate_line::ShareOf;
 use crate::db::model::share::{self, MOST_PLACES, ShareUse, Turn};
 use crate::db::table::blocked;
-use crate::db::table::rates::{GateKind, JobInLine, LineAtGate};
+use crate::db::table::rates::{self, GateKind, JobInLine, LineAtGate};
 use crate::db::table::shares::{
     self, FairQueueRow, FloorRow, Level, ShareKey, ShareRow, StoredQueue,
 };
@@ -22,6 +22,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The most old jobs of a queue that one promotion has wait for their share.
 const MOST_OLD: i64 = 500;
+
+/// How often lines get their real places in one promotion, and how many of them are read each time.
+const NOTED_ANEW: usize = 3;
+const MANY_LINES: usize = 500;
 
 /// The use of a level by all.
 #[derive(Debug, Clone, Copy)]
@@ -130,21 +134,7 @@ impl ShareGates {
         for gate in self.queues.values_mut() {
             gate.room = gate.room.min(each.max(1));
         }
-        let few = self.queues.iter().map(|(queue, gate)| {
-            // One more shows whose turn comes after them.
-            (queue, usize::try_from(gate.room).unwrap_or(0) + 1)
-        });
-        let few: Vec<(&String, usize)> = few.collect();
-        let waiting = line::waiting_at(conn, GateKind::Share, &few)?;
-        let found = waiting.into_values().flatten();
-        let found: Vec<(LineAtGate, Option<ShareKey>)> = found
-            .map(|found| {
-                let key = key_of_found(&found);
-                (found, key)
-            })
-            .collect();
-        let keys = found.iter().filter_map(|(_, key)| key.as_ref());
-        self.read_uses(conn, keys.collect())?;
+        let found = self.find_lines(conn)?;
         let known: BTreeSet<String> = seen.lines.iter().map(|line| line.name.clone()).collect();
         let mut added: Vec<Line> = Vec::new();
         for (queue, gate) in &mut self.queues {
@@ -169,6 +159,44 @@ impl ShareGates {
             gate.most = (gate.room / lines.max(1)).max(1).min(gate.room).min(each);
         }
         Ok(())
+    }
+
+    /// Returns the first lines that wait for each queue, by what their tenants have used. One of several lines of a tenant has
+    /// noted what that had used before others of them went on: it gets its real place first.
+    fn find_lines(
+        &mut self,
+        conn: &mut Conn<'_>,
+    ) -> QueryResult<Vec<(LineAtGate, Option<ShareKey>)>> {
+        let (mut least, mut rounds) = (0, 0);
+        loop {
+            let few = self.queues.iter().map(|(queue, gate)| {
+                // One more shows whose turn comes after them.
+                let most = usize::try_from(gate.room).unwrap_or(0) + 1;
+                (queue, most.max(least))
+            });
+            let few: Vec<(&String, usize)> = few.collect();
+            let waiting = line::waiting_at(conn, GateKind::Share, &few)?;
+            let found: Vec<LineAtGate> = waiting.into_values().flatten().collect();
+            let ordered = line::shares_of_ordered(conn, &found)?;
+            let found = found.into_iter().map(|found| {
+                let key = line::key_of_found(&found, &ordered);
+                (found, key)
+            });
+            let found: Vec<(LineAtGate, Option<ShareKey>)> = found.collect();
+            let keys = found.iter().filter_map(|(_, key)| key.as_ref());
+            self.read_uses(conn, keys.collect())?;
+            let behind = found.iter().filter_map(|(found, key)| {
+                let pass = self.used.get(key.as_ref()?)?.pass;
+                (pass > found.pass).then_some((&*found.line, pass))
+            });
+            let behind: Vec<(&str, i64)> = behind.collect();
+            if behind.is_empty() || rounds >= NOTED_ANEW {
+                return Ok(found);
+            }
+            rates::note_passes(conn, &behind)?;
+            least = MANY_LINES / self.queues.len().max(1);
+            rounds += 1;
+        }
     }
 
     /// Returns whether the queue of a line is locked by this transaction, if it has one.
@@ -442,12 +470,6 @@ impl ShareGates {
 fn key_of(line: &Line, priority: i32) -> Option<ShareKey> {
     let share = line.gates.share.as_ref()?;
     Some((share.queue.clone(), priority, share.tenant.clone()))
-}
-
-/// Returns whose use the first job of a line counts for. An ordered line does not name its tenant.
-fn key_of_found(found: &LineAtGate) -> Option<ShareKey> {
-    let share = GateLine::of(&found.line).share?;
-    Some((share.queue, found.priority, share.tenant))
 }
 
 /// Returns whose use a line notes that waits, if its tenant has hardly any other line of the queue: it has no other gate.
