@@ -98,7 +98,7 @@ fn no_more_than_it_starts_at_once(db: &TestDb) {
     watch.started.insert("default".to_owned());
     let promoted = promote::promote_after(conn, BEGINNING, 100, &mut watch).unwrap();
     assert_eq!((promoted.claimed.len(), promoted.ready.len()), (5, 1));
-    // What is left counts for the next one.
+    // The next one has no free thread left.
     let promoted = promote::promote_after(conn, BEGINNING, 100, &mut watch).unwrap();
     assert_eq!(promoted.claimed.len(), 0, "{promoted:?}");
     assert_eq!(count(conn, CLAIMED), "5");

@@ -313,10 +313,8 @@ const MOST: usize = 1_000;
 /// their claim.
 const BRIEF: Duration = Duration::from_millis(2);
 
-/// The same while jobs of tenants are claimed that are shorter than [`VERY_SHORT`]. Longer ones would make another tenant wait for
-/// many of them.
-const BRIEF_FOR_SHORT: Duration = Duration::from_millis(8);
-const VERY_SHORT: Duration = Duration::from_micros(250);
+/// Jobs of tenants that are not shorter make another tenant wait if many are claimed ahead.
+const BRIEF_JOB: Duration = Duration::from_millis(1);
 
 /// The number of jobs over which a mean is taken.
 const MEAN_OF: u64 = 64;
@@ -448,7 +446,7 @@ impl Prefetch {
         let mean = guess.min(self.mean.load(Ordering::Relaxed));
         let (time, each, most) = match self.ahead_of() {
             AheadOf::AnyJobs => (time, guess, MOST),
-            AheadOf::Shares if mean < nanos(VERY_SHORT) => (time.min(BRIEF_FOR_SHORT), mean, MOST),
+            AheadOf::Shares if mean < nanos(BRIEF_JOB) => (time.min(WINDOW), mean, MOST),
             AheadOf::Shares | AheadOf::Rates => (time.min(BRIEF), mean, FEW_OF_RATES),
             AheadOf::AtMostOnce => (time.min(BRIEF), guess, FEW_ONCE),
         };

@@ -26,7 +26,7 @@ pub struct KeyTokens {
     level: i64,
     pub counted_at: i64,
     closed_until: i64,
-    /// What jobs cost that were let through, and of which no start was counted.
+    /// The cost of jobs that were let through, and of which no start was counted.
     promised: BTreeMap<usize, i64>,
     /// The time and the cost of each start.
     starts: Vec<(i64, i64)>,

@@ -33,7 +33,7 @@ pub enum Answer {
     Reconciled(Vec<(usize, usize)>, BTreeSet<usize>),
     Edited(EditOutcome),
     Seen(Box<Seen>),
-    /// What each of several promotions has moved.
+    /// The moves of each of several promotions.
     Rounds(Vec<Answer>),
     /// The promise that an answer breaks.
     Never(String),

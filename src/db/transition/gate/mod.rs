@@ -26,7 +26,7 @@ use crate::db::model::gate_line::ShareOf;
 use crate::db::table::wanted_keys::{self, NewRequest};
 use crate::db::table::{jobs, rates};
 use crate::db::transition::gate::gates::{Gates, Passed};
-use crate::db::transition::gate::line::{Line, LineOrigin};
+use crate::db::transition::gate::line::{Line, LineOrigin, SeenLines};
 use crate::db::transition::gate::share_gate::ShareGates;
 use diesel::QueryResult;
 use std::collections::BTreeSet;
@@ -86,18 +86,12 @@ pub(crate) fn let_through(
     let full = end_full(conn, &passed, &mut seen.lines)?;
     note_skipped(conn, &mut seen.lines)?;
     gates.store(conn, &seen.lines)?;
-    let open = gates.open_limits(&seen);
-    let open = open.into_iter().map(NewRequest::Key);
     let lines = &seen.lines;
-    match lines.iter().any(|line| line.is_locked) {
-        true => wanted_keys::request_later(conn, open)?,
-        false => wanted_keys::request(conn, open)?,
-    }
     let gone_on = lines.iter().filter(|line| line.has_gone_on()).count();
     let has_moved = !passed.ready.is_empty() || !full.is_empty() || gone_on > 0;
+    request_limits(conn, &seen, &gates)?;
     request_rest(conn, lines, has_moved, &gates)?;
-    let left = gates.shares.left.iter();
-    request_queues(conn, left, false)?;
+    request_queues(conn, gates.shares.left.iter(), false)?;
     let rest = gates.shares.with_rest(lines);
     Ok(Some(LetThrough {
         left_over: lines.iter().filter(|line| line.is_locked).count() + gates.shares.left.len(),
@@ -133,6 +127,15 @@ fn note_skipped(conn: &mut Conn<'_>, lines: &mut [Line]) -> QueryResult<()> {
     let skipped = lines.iter_mut().filter(|line| longer.contains(&line.name));
     skipped.for_each(|line| line.is_locked = true);
     Ok(())
+}
+
+/// Requests concurrency keys of which more jobs may go on.
+fn request_limits(conn: &mut Conn<'_>, seen: &SeenLines, gates: &Gates) -> QueryResult<()> {
+    let open = gates.open_limits(seen).into_iter().map(NewRequest::Key);
+    match seen.lines.iter().any(|line| line.is_locked) {
+        true => wanted_keys::request_later(conn, open),
+        false => wanted_keys::request(conn, open),
+    }
 }
 
 /// Requests lines of which more jobs may go on, and those that could not be looked at. Lines at a rate that another transaction

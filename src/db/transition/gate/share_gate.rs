@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most old jobs of a queue that one promotion has wait for their share.
 const MOST_OLD: i64 = 500;
 
-/// How often lines get their real places in one promotion, and how many of them are read each time.
+/// The times that lines get their real places in one promotion, and the number of them that are read each time.
 const NOTED_ANEW: usize = 3;
 const MANY_LINES: usize = 500;
 
