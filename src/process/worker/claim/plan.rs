@@ -299,8 +299,15 @@ impl ClaimPlan {
         })
     }
 
-    /// Notes that a process has so many jobs, some of which may have to wait for a thread.
-    pub(crate) fn note_ahead(&mut self, jobs: usize, size: ClaimSize) {
+    /// Notes how many jobs the process has claimed with those that its promotion has let through.
+    pub(crate) fn note_at_gate(&mut self, jobs: usize, size: ClaimSize) {
+        self.note_ahead(jobs, size);
+        if jobs >= size.max_jobs {
+            self.stride = self.stride.max(2 * size.max_jobs).min(MOST_STRIDE);
+        }
+    }
+
+    fn note_ahead(&mut self, jobs: usize, size: ClaimSize) {
         if jobs > size.idle {
             self.progress.ahead_at = Some(clock::instant());
         }

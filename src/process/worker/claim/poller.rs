@@ -326,7 +326,7 @@ impl Poller {
         drop(claim_lock);
         if !jobs.is_empty() {
             self.pool.prefetch.note_claimed(&jobs);
-            self.plan.note_ahead(found + jobs.len(), size);
+            self.plan.note_at_gate(found + jobs.len(), size);
             self.idle_end.note_claimed(jobs.len());
             self.session.note_shares(&jobs);
             self.handoff.take_over(jobs, registration);
