@@ -64,8 +64,6 @@ fn nested() -> New {
         limit: None,
         name: None,
         max_crashes: None,
-        rates: Vec::new(),
-        tenant: None,
     }
 }
 

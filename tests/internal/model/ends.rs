@@ -106,8 +106,7 @@ impl Taken<'_> {
             Ending::Retry(_, delay) => End::Retry(seconds(delay)),
             Ending::Discard(_) | Ending::Expire(_) => End::Discard,
             Ending::Cancel(_) => End::Cancel,
-            Ending::Snooze(delay) => End::Snooze(seconds(delay)),
-            Ending::RateLimited(delay) => End::RateLimited(seconds(delay)),
+            Ending::Snooze(delay) | Ending::RateLimited(delay) => End::Snooze(seconds(delay)),
             Ending::Park(_) | Ending::GiveBack { .. } => unreachable!("no such end was asked for"),
             Ending::Release(..) => End::Release,
         })))
@@ -243,7 +242,6 @@ fn ending(end: End) -> Ending {
         End::Discard => Ending::Discard(failure()),
         End::Cancel => Ending::Cancel(failure()),
         End::Snooze(delay) => Ending::Snooze(Duration::from_secs(delay.into())),
-        End::RateLimited(delay) => Ending::RateLimited(Duration::from_secs(delay.into())),
         End::Release => Ending::Release("as told".to_owned(), None),
     }
 }

@@ -3,15 +3,18 @@
 use crate::db::internal_tests::model::reference::Answer;
 use crate::db::internal_tests::model::state::{Claim, Job, Model, Place};
 use crate::db::internal_tests::model::step::Next;
+use crate::db::internal_tests::model::transitions::Taken;
 use crate::db::model::claim::EqualJobs;
 use crate::db::model::new_row::NewLimit;
+use crate::db::transition::promote;
 use crate::job::policy::Delivery;
+use diesel::QueryResult;
 use std::collections::BTreeSet;
 
 /// The slots of each key. Jobs of the third do not wait; those of the last one run in order.
 pub const SLOTS: [usize; 4] = [1, 2, 1, 1];
 
-pub const DISCARDS: u8 = 2;
+const DISCARDS: u8 = 2;
 pub const ORDERED: u8 = 3;
 
 /// Returns the limit with which a job of this key is enqueued.
@@ -24,18 +27,15 @@ pub fn new_limit(key: u8) -> NewLimit {
     }
 }
 
-/// Returns the place of a job that may run now. One with a key, rates or a turn is blocked until a promotion.
+/// Returns the place of a job that may run now. A job with a key is blocked until a promotion.
 pub fn enter(job: &Job) -> Place {
+    let has_begun = job.last_claim.is_some() || job.attempts > 0 || job.crash_count > 0;
     match job.new.limit {
-        None if !job.is_gated() => Place::Ready,
-        key => Place::Blocked {
-            waits: key != Some(DISCARDS) || has_begun(job),
+        None => Place::Ready,
+        Some(key) => Place::Blocked {
+            waits: key != DISCARDS || has_begun,
         },
     }
-}
-
-pub fn has_begun(job: &Job) -> bool {
-    job.last_claim.is_some() || job.attempts > 0 || job.crash_count > 0
 }
 
 /// Returns whether a job holds a slot of its key.
@@ -47,26 +47,18 @@ pub fn is_held(job: &Job) -> bool {
     }
 }
 
-/// The place of a job among the blocked ones of its key. Those of the ordered key come before all others also among tenants.
-pub fn rank(job: &Job) -> i32 {
+/// The place of a job among the blocked ones of its key.
+fn rank(job: &Job) -> i32 {
     match job.new.limit {
-        Some(ORDERED) => i32::MIN,
+        Some(ORDERED) => 0,
         _ => job.new.priority,
     }
 }
 
 impl Model {
-    /// Gives free slots to blocked jobs. Where jobs in lines wait, the choice is that of a database.
-    pub fn promote(&mut self, done: &Answer) -> Answer {
-        let old = self.block_old();
-        self.count_starts();
-        let keys = (0..SLOTS.len()).filter(|key| !self.is_mixed(*key));
-        let keys: Vec<usize> = keys.collect();
-        let (mut ready, mut discarded) = match self.pass_gates(done, &old) {
-            Ok(moves) => moves,
-            Err(why) => return Answer::Never(why),
-        };
-        for key in keys {
+    pub fn promote(&mut self) -> Answer {
+        let (mut ready, mut discarded) = (BTreeSet::new(), BTreeSet::new());
+        for key in 0..SLOTS.len() {
             let slots = self.slots(key);
             let of_key = |job: &Job| job.new.limit.map(usize::from) == Some(key);
             let held = self
@@ -86,21 +78,15 @@ impl Model {
                     job.place = Place::Ready;
                     ready.insert(number);
                 } else if (job.place == Place::Blocked { waits: false }) {
-                    self.discard_late(number);
+                    job.place = Place::Finished;
+                    job.is_discarded = true;
+                    job.has_result |= job.new.name.is_some();
+                    job.attempts_kept += 1;
                     discarded.insert(number);
                 }
             }
         }
         Answer::Moved(ready, discarded)
-    }
-
-    /// A job ends that finds no slot, and does not wait.
-    pub fn discard_late(&mut self, number: usize) {
-        let job = &mut self.jobs[number];
-        job.place = Place::Finished;
-        job.is_discarded = true;
-        job.has_result |= job.new.name.is_some();
-        job.attempts_kept += 1;
     }
 }
 
@@ -111,7 +97,6 @@ impl Model {
         process: usize,
         ended: &BTreeSet<usize>,
         next: &Next,
-        done: &Answer,
     ) -> Vec<(usize, usize)> {
         let of = self.processes[process];
         if !of.registered || of.draining {
@@ -133,16 +118,13 @@ impl Model {
             let jobs = self.jobs.iter().enumerate();
             let mut blocked: Vec<_> = jobs
                 .filter(|(_, job)| of_key(job) && matches!(job.place, Place::Blocked { .. }))
-                .filter(|(_, job)| !job.is_gated())
                 .map(|(number, job)| (rank(job), number))
                 .collect();
             blocked.sort_unstable();
             blocked.truncate(freed.min(slots.saturating_sub(held)));
             let next = blocked
                 .into_iter()
-                .filter(|(_, job)| self.may_run(*job, next))
-                // A line may come before it.
-                .filter(|(_, job)| !self.is_mixed(key) || done.holds(*job));
+                .filter(|(_, job)| self.may_run(*job, next));
             taken.extend(next.map(|(_, job)| (self.jobs[job].new.priority, job)));
         }
         taken.sort_unstable();
@@ -183,5 +165,17 @@ impl Model {
             && !self.paused.contains(&job.new.queue)
             && !is_cautious
             && !before.any(|before| before < (mine, job.new.priority.saturating_add(margin)))
+    }
+}
+
+impl Taken<'_> {
+    /// With every key that is wanted: at most three, each named by few steps.
+    pub fn promote(&mut self) -> QueryResult<Answer> {
+        let done = promote::promote(&mut self.conn, 10_000)?;
+        let discarded = done.discarded.iter().map(|job| job.id).collect();
+        Ok(Answer::Moved(
+            self.job_numbers(done.ready),
+            self.job_numbers(discarded),
+        ))
     }
 }

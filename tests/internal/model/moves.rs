@@ -112,7 +112,6 @@ impl Model {
                 job.keeps_place = false;
                 job.version += 1;
                 self.enter(number);
-                self.forget_old(number);
                 Some(true)
             }
             (Move::ChangePriority(priority), _) if waits => {

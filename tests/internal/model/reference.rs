@@ -33,41 +33,25 @@ pub enum Answer {
     Reconciled(Vec<(usize, usize)>, BTreeSet<usize>),
     Edited(EditOutcome),
     Seen(Box<Seen>),
-    /// The moves of each of several promotions.
-    Rounds(Vec<Answer>),
-    /// The promise that an answer breaks.
-    Never(String),
-}
-
-impl Answer {
-    /// Returns whether a process holds this job now.
-    pub fn holds(&self, job: usize) -> bool {
-        match self {
-            Answer::EndedAndHeld(_, held) => held.iter().any(|(_, of)| *of == job),
-            _ => false,
-        }
-    }
 }
 
 impl Model {
-    /// Takes a step. What a database is free to choose is as it has `done` it.
-    pub fn apply(&mut self, step: &Step, done: &Answer) -> Answer {
-        let answer = self.take_step(step, done);
+    pub fn apply(&mut self, step: &Step) -> Answer {
+        let answer = self.take_step(step);
         self.notice();
         answer
     }
 
     /// Takes ended jobs out of their batches, and asks that those that wait for them are notified.
-    pub fn notice(&mut self) {
+    fn notice(&mut self) {
         self.leave_batches();
         self.notice_ends();
-        self.notice_rivals();
     }
 
     /// Gives free slots to blocked jobs, and handles what was asked before.
-    pub fn promote_all(&mut self, done: &Answer) -> Answer {
+    fn promote_all(&mut self) -> Answer {
         let asked = std::mem::take(&mut self.asked);
-        let answer = self.promote(done);
+        let answer = self.promote();
         // The jobs that it discards are noticed at once only if that was asked for before.
         self.notice();
         self.complete(&asked.batches);
@@ -83,7 +67,7 @@ impl Model {
         }
     }
 
-    fn take_step(&mut self, step: &Step, done: &Answer) -> Answer {
+    fn take_step(&mut self, step: &Step) -> Answer {
         match step {
             Step::Register => self.register(),
             Step::Heartbeat {
@@ -99,8 +83,7 @@ impl Model {
             Step::Listen { .. } | Step::EnqueueAll { .. } => Answer::Nothing,
             Step::MakeDue { job, rank } => self.make_due(*job, *rank),
             Step::Dispatch { batch } => self.dispatch(*batch),
-            Step::Promote => self.promote_all(done),
-            Step::PromoteOn => self.promote_on(done),
+            Step::Promote => self.promote_all(),
             Step::EnqueueBatch {
                 members,
                 follows,
@@ -139,7 +122,7 @@ impl Model {
                 claims,
                 keep,
                 next,
-            } => self.finish(*by, claims, *keep, next.as_ref(), done),
+            } => self.finish(*by, claims, *keep, next.as_ref()),
             Step::End {
                 by,
                 claim,
@@ -189,15 +172,6 @@ impl Model {
                 Answer::Nothing
             }
             Step::ClearLimit { key } => Answer::Is(self.limits.remove(key).is_some()),
-            Step::PassTime { units } => self.pass_time(*units),
-            Step::Reopen { key } => self.reopen(*key),
-            Step::ShareQueue { queue } => self.share_queue(*queue),
-            Step::UnshareQueue { queue } => self.unshare_queue(*queue),
-            Step::Weigh {
-                queue,
-                tenant,
-                weight,
-            } => self.weigh(*queue, *tenant, *weight),
             Step::Edit { job, arguments } => Answer::Edited(self.edit(*job, *arguments)),
             Step::Tag { jobs, add } => self.tag(jobs, *add),
             Step::Reconcile { process, memory } => self.reconcile(*process, *memory),
@@ -264,7 +238,6 @@ impl Model {
         }
         self.jobs.push(Job::new(new));
         let number = self.jobs.len() - 1;
-        self.jobs[number].is_shared = self.is_of_tenant(new);
         self.enter(number);
         (number, true)
     }
@@ -285,11 +258,6 @@ impl Model {
                 )
         };
         self.jobs.iter().position(holds)
-    }
-
-    /// Returns whether a job that is enqueued now waits for its tenant's turn.
-    pub fn is_of_tenant(&self, new: &New) -> bool {
-        new.tenant.is_some() && self.shared.contains(&new.queue)
     }
 
     fn make_due(&mut self, job: u8, rank: u8) -> Answer {
@@ -343,9 +311,6 @@ impl Model {
         ready.truncate(limit);
         let mut held = Vec::new();
         for (_, _, job) in ready {
-            if let Some(why) = self.start(job) {
-                return Answer::Never(why);
-            }
             held.push((self.claims.len(), job));
             self.jobs[job].place = Place::Claimed(self.claims.len());
             self.claims.push(Claim {
@@ -368,14 +333,7 @@ impl Model {
             .collect()
     }
 
-    fn finish(
-        &mut self,
-        by: By,
-        claims: &[Which],
-        keep: bool,
-        next: Option<&Next>,
-        done: &Answer,
-    ) -> Answer {
+    fn finish(&mut self, by: By, claims: &[Which], keep: bool, next: Option<&Next>) -> Answer {
         let owner = self.owner(by, claims);
         let ended = self.end(by, claims);
         for claim in &ended {
@@ -387,7 +345,7 @@ impl Model {
             (None, _) => Answer::Ended(ended),
             (Some(_), None) => Answer::EndedAndHeld(ended, Vec::new()),
             (Some(next), Some(process)) => {
-                let held = self.take_next(process, &ended, next, done);
+                let held = self.take_next(process, &ended, next);
                 Answer::EndedAndHeld(ended, held)
             }
         }
@@ -424,7 +382,7 @@ impl Model {
         let job = self.job_of(claim);
         job.place = match end {
             End::Fail => Place::Failed("test"),
-            End::Retry(delay) | End::Snooze(delay) | End::RateLimited(delay) => waiting(delay),
+            End::Retry(delay) | End::Snooze(delay) => waiting(delay),
             End::Release => waiting(0),
             End::Discard | End::Cancel if keep => Place::Finished,
             End::Discard | End::Cancel => Place::Gone,
@@ -437,23 +395,10 @@ impl Model {
         if by_owner {
             job.last_claim = Some(claim);
         }
-        let is_again = matches!(end, End::Snooze(_) | End::RateLimited(_));
-        if !is_again && end != End::Release {
+        if !matches!(end, End::Snooze(_) | End::Release) {
             job.attempts += 1;
         }
-        job.attempts_kept += i64::from(!is_again);
-        let number = self.claims[claim].job;
-        if let End::RateLimited(seconds) = end {
-            self.close_rate(number, seconds);
-        }
-        self.line_up(number);
-    }
-
-    /// A job that waits for its next run keeps its slot, unless it needs more than that.
-    fn line_up(&mut self, number: usize) {
-        if self.jobs[number].is_gated() {
-            self.enter(number);
-        }
+        job.attempts_kept += i64::from(!matches!(end, End::Snooze(_)));
     }
 
     fn release(&mut self, claims: &BTreeSet<usize>, delay: u16) {
@@ -473,16 +418,12 @@ impl Model {
         for (claim, job) in self.held_by(process) {
             let cancel = self.claims[claim].cancelled.then_some(End::Cancel);
             let outcome = match cancel.or(self.claims[claim].verdict) {
-                None => {
-                    let outcome = self.interrupt(job, crash, !self.claims[claim].is_next);
-                    self.line_up(job);
-                    outcome
-                }
+                None => self.interrupt(job, crash, !self.claims[claim].is_next),
                 Some(end) => {
                     self.follow(claim, end, false, true);
                     match end {
                         End::Release => 0,
-                        End::Retry(_) | End::Snooze(_) | End::RateLimited(_) => 1,
+                        End::Retry(_) | End::Snooze(_) => 1,
                         End::Fail => 2,
                         End::Discard | End::Cancel => 3,
                     }

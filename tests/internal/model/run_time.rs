@@ -58,7 +58,7 @@ impl Model {
         self.jobs.iter().filter(is_of)
     }
 
-    pub fn held_slots(&self, key: usize) -> usize {
+    fn held_slots(&self, key: usize) -> usize {
         self.of_key(key).filter(|job| limits::is_held(job)).count()
     }
 
@@ -86,8 +86,7 @@ impl Model {
     pub fn semaphores(&self) -> Vec<(String, i64, bool, i64, i64)> {
         let keys = (0..SLOTS.len()).map(|key| {
             let held = self.held_slots(key) as i64;
-            let is_blocked =
-                |job: &&Job| matches!(job.place, Place::Blocked { .. }) && !job.is_gated();
+            let is_blocked = |job: &&Job| matches!(job.place, Place::Blocked { .. });
             let blocked = self.of_key(key).filter(is_blocked).count() as i64;
             let is_set = self.set_slots(key).is_some();
             (
@@ -120,11 +119,6 @@ impl Model {
             | Place::Failed(_) => {
                 job.arguments = arguments;
                 job.version += 1;
-                // Without a slot, it has used its tokens and its turn.
-                if job.is_gated() && job.new.limit.is_none() {
-                    self.enter(number);
-                }
-                self.forget_old(number);
                 EditOutcome::Done
             }
         }

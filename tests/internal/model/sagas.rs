@@ -141,10 +141,8 @@ impl Model {
         self.asked.children.extend(undos);
         self.edges
             .retain(|edge| edge.child != number || edge.otherwise != Otherwise::Join);
-        let is_shared = self.is_of_tenant(&new);
         let job = &mut self.jobs[number];
         let key = job.new.key;
-        job.is_shared = is_shared;
         job.new = New { key, ..new };
         (job.attempts, job.crash_count, job.arguments) = (0, 0, 0);
         job.has_tag = false;

@@ -5,9 +5,6 @@
 
 use crate::db::internal_tests::model::batches::{BatchState, InBatch};
 use crate::db::internal_tests::model::edges::{Asked, Edge};
-use crate::db::internal_tests::model::gates::QueueShare;
-use crate::db::internal_tests::model::rates::KeyTokens;
-use crate::db::internal_tests::model::shares::{RivalLead, Rivals};
 use crate::db::internal_tests::model::step::{By, End, New, When, Which};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,8 +71,6 @@ pub struct Job {
     pub steps: BTreeMap<String, String>,
     /// True if it stands for a batch in a batch.
     pub is_nested: bool,
-    /// True if it waits for its tenant's turn wherever its queue is shared.
-    pub is_shared: bool,
     /// Grows when it is touched although nothing of the above changes.
     pub version: u32,
 }
@@ -111,16 +106,6 @@ pub struct Model {
     pub asked: Asked,
     /// The payloads of events.
     pub events: BTreeMap<u8, u8>,
-    /// The time that has passed, in units.
-    pub now: i64,
-    /// The keys of rates that were used.
-    pub rates: BTreeMap<u8, KeyTokens>,
-    /// The queues whose tenants take turns.
-    pub shared: BTreeSet<u8>,
-    /// The jobs that were ready when they began to, until the next promotion.
-    pub starting: BTreeMap<u8, BTreeSet<usize>>,
-    pub weights: BTreeMap<QueueShare, u8>,
-    pub leads: BTreeMap<Rivals, RivalLead>,
 }
 
 impl Job {
@@ -143,7 +128,6 @@ impl Job {
             noticed: None,
             steps: BTreeMap::new(),
             is_nested: false,
-            is_shared: false,
             version: 0,
         };
         job.place = job.first_place();

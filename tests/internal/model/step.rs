@@ -2,7 +2,6 @@
 //! picks, taken modulo what there is at that moment, so that a step still means something after the
 //! steps before it went away.
 
-use crate::db::internal_tests::model::rates::{PACES, UNIT};
 use crate::db::model::claim::EqualJobs;
 use crate::db::transition::flows::admit::NESTED;
 use crate::job::policy::Delivery;
@@ -42,8 +41,6 @@ pub enum Step {
     },
     /// Gives free slots to blocked jobs, and ends batches.
     Promote,
-    /// Until nothing moves.
-    PromoteOn,
     /// With jobs that follow it, and on what they run.
     EnqueueBatch {
         members: Vec<New>,
@@ -173,26 +170,6 @@ pub enum Step {
     ClearLimit {
         key: Option<u8>,
     },
-    /// So many units of time pass for rates.
-    PassTime {
-        units: u8,
-    },
-    /// Opens a rate before its time.
-    Reopen {
-        key: u8,
-    },
-    /// Tenants take turns in a queue.
-    ShareQueue {
-        queue: u8,
-    },
-    UnshareQueue {
-        queue: u8,
-    },
-    Weigh {
-        queue: u8,
-        tenant: u8,
-        weight: u8,
-    },
     /// Gives a job new arguments.
     Edit {
         job: u8,
@@ -264,8 +241,6 @@ pub enum End {
     Discard,
     Cancel,
     Snooze(u16),
-    /// The other side has refused it: the first of its rates is closed.
-    RateLimited(u16),
     Release,
 }
 
@@ -315,9 +290,6 @@ pub struct New {
     /// The unique id.
     pub name: Option<u8>,
     pub max_crashes: Option<i32>,
-    /// The keys of its rates, and the tokens that it costs.
-    pub rates: Vec<(u8, u8)>,
-    pub tenant: Option<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -383,7 +355,7 @@ fn delivery() -> impl Strategy<Value = Delivery> {
     ]
 }
 
-fn new(gates: bool) -> impl Strategy<Value = New> {
+fn new() -> impl Strategy<Value = New> {
     let when = prop_oneof![
         6 => Just(When::Now),
         1 => Just(When::Past),
@@ -400,17 +372,9 @@ fn new(gates: bool) -> impl Strategy<Value = New> {
             option::weighted(0.4, 0..4_u8),
         ),
         option::weighted(0.3, 0..4_i32),
-        gates_of_job(gates),
     )
         .prop_map(
-            |(
-                (queue, class, priority),
-                when,
-                delivery,
-                (key, name, limit),
-                max_crashes,
-                (rates, tenant),
-            )| New {
+            |((queue, class, priority), when, delivery, (key, name, limit), max_crashes)| New {
                 queue,
                 class,
                 priority,
@@ -420,66 +384,8 @@ fn new(gates: bool) -> impl Strategy<Value = New> {
                 limit,
                 name,
                 max_crashes,
-                rates,
-                tenant,
             },
         )
-}
-
-/// Rates with different keys, and a tenant; none without `gates`.
-fn gates_of_job(gates: bool) -> impl Strategy<Value = (Vec<(u8, u8)>, Option<u8>)> {
-    let rates = vec((0..3_u8, any::<u8>()), 1..3).prop_map(|mut rates| {
-        rates.dedup_by_key(|(key, _)| *key);
-        let cost = |key: u8, cost: u8| 1 + cost % PACES[usize::from(key)].1 as u8;
-        let rates = rates.into_iter();
-        rates.map(|(key, of)| (key, cost(key, of))).collect()
-    });
-    let all = (option::weighted(0.4, rates), option::weighted(0.6, 0..3_u8));
-    all.prop_map(move |(rates, tenant)| match gates {
-        true => (rates.unwrap_or_default(), tenant),
-        false => Default::default(),
-    })
-}
-
-/// Jobs of tenants that wait for nothing but their turn.
-fn of_tenants() -> impl Strategy<Value = Step> {
-    let job = |(tenant, priority)| New {
-        priority,
-        tenant: Some(tenant),
-        ..plain()
-    };
-    let jobs = vec((0..3_u8, 0..2_i32).prop_map(job), 2..6);
-    jobs.prop_map(|jobs| Step::EnqueueAll {
-        jobs,
-        roll_back: false,
-    })
-}
-
-/// Time that passes, settings of rates and shares, and what makes jobs go on.
-fn gates() -> impl Strategy<Value = Step> {
-    let queue = || prop_oneof![3 => Just(0), 1 => 1..3_u8];
-    prop_oneof![
-        8 => Just(Step::PromoteOn),
-        8 => Just(claims_all()),
-        4 => of_tenants(),
-        // Never as long as a rate is closed.
-        4 => (1..9_u8).prop_map(|half| Step::PassTime { units: 2 * half }),
-        1 => (0..3_u8).prop_map(|key| Step::Reopen { key }),
-        4 => queue().prop_map(|queue| Step::ShareQueue { queue }),
-        1 => queue().prop_map(|queue| Step::UnshareQueue { queue }),
-        1 => (queue(), 0..3_u8, 1..4_u8)
-            .prop_map(|(queue, tenant, weight)| Step::Weigh { queue, tenant, weight }),
-    ]
-}
-
-/// An end of a run, and not only of a job whose process has died.
-fn end_of_run() -> impl Strategy<Value = End> {
-    prop_oneof![9 => end(), 3 => (0..9_u16).prop_map(refused)]
-}
-
-/// The other side says no, for a time in which no others end.
-fn refused(half: u16) -> End {
-    End::RateLimited((2 * half + 1) * UNIT)
 }
 
 fn sight() -> impl Strategy<Value = Sight> {
@@ -548,11 +454,11 @@ fn run_time() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn batches(gates: bool) -> impl Strategy<Value = Step> {
+fn batches() -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => (vec(new(gates), 0..4), vec((new(gates), 0..3_u8), 0..3), any::<bool>(), option::weighted(0.3, vec(new(gates), 0..3)))
+        3 => (vec(new(), 0..4), vec((new(), 0..3_u8), 0..3), any::<bool>(), option::weighted(0.3, vec(new(), 0..3)))
             .prop_map(|(members, follows, retries, inner)| Step::EnqueueBatch { members, follows, retries, inner }),
-        2 => (any::<u8>(), vec(new(gates), 1..3))
+        2 => (any::<u8>(), vec(new(), 1..3))
             .prop_map(|(batch, members)| Step::AddToBatch { batch, members }),
         1 => Just(Step::ClearBatches),
     ]
@@ -568,19 +474,19 @@ fn picks() -> impl Strategy<Value = Vec<Pick>> {
 }
 
 /// Jobs that wait for others, and for events.
-fn flows(gates: bool) -> impl Strategy<Value = Step> {
+fn flows() -> impl Strategy<Value = Step> {
     let until = prop_oneof![
         3 => (0..3_u8).prop_map(Until::Event),
         1 => delay().prop_map(Until::Pause),
     ];
     prop_oneof![
-        7 => (new(gates), picks(), 0..3_u8, any::<bool>())
+        7 => (new(), picks(), 0..3_u8, any::<bool>())
             .prop_map(|(new, picks, on, retries)| Step::EnqueueAfter { new, picks, on, retries }),
         5 => (by(), which(), until).prop_map(|(by, claim, until)| Step::Park { by, claim, until }),
         3 => (by(), which(), picks(), proptest::bool::weighted(0.8))
             .prop_map(|(by, claim, picks, parks)| Step::Join { by, claim, picks, parks }),
         7 => (by(), which(), 0..2_u8).prop_map(|(by, claim, step)| Step::Undo { by, claim, step }),
-        2 => (any::<u8>(), new(gates)).prop_map(|(job, new)| Step::Replace { job, new }),
+        2 => (any::<u8>(), new()).prop_map(|(job, new)| Step::Replace { job, new }),
         3 => (0..3_u8, 0..2_u8).prop_map(|(event, payload)| Step::Emit { event, payload }),
         3 => any::<u8>().prop_map(|job| Step::MakeLate { job }),
         3 => Just(Step::TimeOut),
@@ -588,13 +494,7 @@ fn flows(gates: bool) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns the steps of a sequence: of half of them, jobs have rates and tenants.
-pub fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    let gated = prop_oneof![3 => step(true), 1 => gates()];
-    prop_oneof![vec(step(false), 1..most), vec(gated, 1..most)]
-}
-
-fn step(gates: bool) -> impl Strategy<Value = Step> {
+pub fn step() -> impl Strategy<Value = Step> {
     let claims = || vec(which(), 1..4);
     prop_oneof![
         8 => Just(Step::Register),
@@ -603,17 +503,17 @@ fn step(gates: bool) -> impl Strategy<Value = Step> {
         1 => which().prop_map(|process| Step::Drain { process }),
         1 => (which(), any::<bool>()).prop_map(|(process, listening)| Step::Listen { process, listening }),
         1 => which().prop_map(|process| Step::Deregister { process }),
-        14 => new(gates).prop_map(Step::Enqueue),
-        2 => (vec(new(gates), 0..5), proptest::bool::weighted(0.3))
+        14 => new().prop_map(Step::Enqueue),
+        2 => (vec(new(), 0..5), proptest::bool::weighted(0.3))
             .prop_map(|(jobs, roll_back)| Step::EnqueueAll { jobs, roll_back }),
         6 => (any::<u8>(), 0..4_u8).prop_map(|(job, rank)| Step::MakeDue { job, rank }),
         4 => (1..4_usize).prop_map(|batch| Step::Dispatch { batch }),
         8 => Just(Step::Promote),
-        6 => batches(gates),
-        22 => flows(gates),
+        6 => batches(),
+        22 => flows(),
         20 => claim(),
         9 => finish(),
-        4 => (by(), which(), end_of_run(), any::<bool>(), last_retry())
+        4 => (by(), which(), end(), any::<bool>(), last_retry())
             .prop_map(|(by, claim, end, keep, last)| Step::End { by, claim, end, keep, last }),
         2 => (by(), which(), any::<bool>(), last_retry())
             .prop_map(|(by, claim, keep, last)| Step::EndByError { by, claim, keep, last }),
@@ -645,8 +545,6 @@ pub fn plain() -> New {
         limit: None,
         name: None,
         max_crashes: None,
-        rates: Vec::new(),
-        tenant: None,
     }
 }
 
@@ -702,31 +600,12 @@ fn claims(limit: usize) -> Step {
 }
 
 pub fn fails() -> Step {
-    ends_in(End::Fail)
-}
-
-/// The other side refuses the job that runs.
-pub fn is_refused() -> Step {
-    ends_in(refused(0))
-}
-
-fn ends_in(end: End) -> Step {
     Step::End {
         by: By::Owner,
         claim: Which::Now(0),
-        end,
+        end: End::Fail,
         keep: true,
         last: LastRetry::None,
-    }
-}
-
-/// A job with a tenant, a rate and a concurrency key.
-pub fn gated() -> New {
-    New {
-        limit: Some(0),
-        rates: vec![(0, 1)],
-        tenant: Some(0),
-        ..plain()
     }
 }
 

@@ -98,9 +98,6 @@ impl Subject {
         }
         self.check_processes(after)?;
         after.check_flows(&mut self.connection.as_conn(), &self.ids)?;
-        if (before.now, &before.rates) != (after.now, &after.rates) {
-            after.check_rates(&mut self.connection.as_conn())?;
-        }
         let mut rows = checks::jobs(&mut self.connection.as_conn());
         rows.iter_mut().for_each(forget_batch);
         let mut seen = Vec::new();

@@ -6,9 +6,7 @@ use crate::db::internal_tests::checks::JobRow;
 use crate::db::internal_tests::db::execute;
 use crate::db::internal_tests::model::limits;
 use crate::db::internal_tests::model::look::look;
-use crate::db::internal_tests::model::rates::new_rate;
 use crate::db::internal_tests::model::reference::Answer;
-use crate::db::internal_tests::model::shares::new_tenant;
 use crate::db::internal_tests::model::state::{Job, Model};
 use crate::db::internal_tests::model::step::{By, CLASSES, New, QUEUES, Step, When, Which};
 use crate::db::internal_tests::model::subject::{Ids, number};
@@ -64,7 +62,6 @@ impl Taken<'_> {
             Step::Dispatch { batch } => dispatch::dispatch(&mut self.conn, *batch, &[])
                 .map(|done| Answer::Count(done.count)),
             Step::Promote => self.promote(),
-            Step::PromoteOn => self.promote_on(),
             Step::EnqueueBatch {
                 members,
                 follows,
@@ -132,15 +129,6 @@ impl Taken<'_> {
             Step::ResumeClass { class } => self.resume_class(*class),
             Step::SetLimit { key, slots } => self.set_limit(*key, *slots),
             Step::ClearLimit { key } => self.clear_limit(*key),
-            Step::PassTime { units } => self.pass_time(*units),
-            Step::Reopen { key } => self.reopen(*key),
-            Step::ShareQueue { queue } => self.share_queue(*queue),
-            Step::UnshareQueue { queue } => self.unshare_queue(*queue),
-            Step::Weigh {
-                queue,
-                tenant,
-                weight,
-            } => self.weigh(*queue, *tenant, *weight),
             Step::Edit { job, arguments } => self.edit(*job, *arguments),
             Step::Tag { jobs, add } => self.tag(jobs, *add),
             Step::Reconcile { process, memory } => self.reconcile(*process, *memory),
@@ -321,8 +309,6 @@ pub fn new_row(new: &New) -> NewRow {
         at_most_once: new.delivery != Delivery::AtLeastOnce,
         policy: Policy::new().delivery(new.delivery).to_column(),
         limit: new.limit.map(limits::new_limit),
-        rates: new.rates.iter().map(new_rate).collect(),
-        tenant: new_tenant(new.tenant),
         ..NewRow::new(
             CLASSES[usize::from(new.class)].to_owned(),
             "{}".to_owned(),
